@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Compiles the arithmetic on `long double`, for which stable Rust has no type.
+//! Compiles the C code for arithmetic on `long double`, for which stable Rust has no type.
 fn main() {
     println!("cargo::rerun-if-changed=src/long_double.c");
     cc::Build::new()

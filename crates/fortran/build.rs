@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets the library's name at run time (soname), and makes the library need the C library of its ABI, which
-//! is in the same folder. All libraries that call MPI by its C functions have this script.
+//! Sets the library's name at run time (soname). Makes the loader load the C library of the same ABI, from
+//! the same folder, together with this library. All libraries that call MPI by its C functions have this
+//! script.
 //!
 //! Cargo does not build one shared library before another. So the linker gets an empty library with the C
 //! library's name, and the loader finds the C functions when the program starts.

@@ -24,9 +24,9 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> R
     Ok(copies)
 }
 
-/// Deletes all attributes of an object that is about to be freed, the latest first. If an attribute's delete
-/// callback fails, this attribute and all that are not deleted yet stay, and the callback's error is
-/// returned.
+/// Deletes all attributes of an object that is about to be freed; the attribute that was set last goes first.
+/// If an attribute's delete callback fails, this attribute and all that are not deleted yet stay, and the
+/// callback's error is returned.
 pub(crate) fn delete_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<()> {
     // A callback may set or delete attributes of the object.
     while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {

@@ -75,7 +75,7 @@ functions! {
         anytime("MPIX_Device_free", || device::free(memory.expose_provenance()))
     }
 
-    /// Copies bytes, and waits for the end of the copy. Each side may be host or device memory.
+    /// Copies bytes, and waits for the end of the copy. `to` and `from` may each be host or device memory.
     MPIX_Device_copy PMPIX_Device_copy(to: *mut c_void, from: *const c_void, bytes: usize) {
         anytime("MPIX_Device_copy", || {
             device::copy(span(to.expose_provenance(), bytes)?, span(from.expose_provenance(), bytes)?)
@@ -91,12 +91,13 @@ functions! {
         })
     }
 
-    /// Frees a stream that `MPIX_Device_stream_create` has made. The stream's work is over.
+    /// Frees a stream that `MPIX_Device_stream_create` has made. The program has waited for its work before.
     MPIX_Device_stream_free PMPIX_Device_stream_free(stream: *mut c_void) {
         anytime("MPIX_Device_stream_free", || device::destroy_stream(stream.addr()))
     }
 
-    /// Enqueues a copy of bytes on a stream, and does not wait. Each side may be host or device memory.
+    /// Enqueues a copy of bytes on a stream, and does not wait. `to` and `from` may each be host or device
+    /// memory.
     MPIX_Device_stream_copy PMPIX_Device_stream_copy(
         to: *mut c_void, from: *const c_void, bytes: usize, stream: *mut c_void
     ) {

@@ -37,7 +37,7 @@ pub(crate) struct AccessArguments {
     pub fh: Handle,
     pub at: At,
     pub way: AccessDirection,
-    /// Whether all ranks of the file's comm take part.
+    /// Whether all ranks of the file's comm take part in the access.
     pub all: bool,
     pub buf: Address,
     pub count: i64,

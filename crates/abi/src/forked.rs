@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lets a child that the program forks read the job's shared memory, and keeps the child's writes to itself.
+//! Lets a child that the program forks read the job's shared memory. The child's writes stay in the child.
 //!
 //! Invariant: before fork returns in the child, the child maps all shared memory anew, as private copies. A
 //! page that the child has not written still shows what the processes of the job write.

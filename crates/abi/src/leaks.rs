@@ -15,8 +15,8 @@ pub(crate) struct Lost {
     message: Probe,
 }
 
-/// Takes the messages that no receive can match any more, and adds them to `lost`. This process is in
-/// MPI_Finalize. If it did not take these messages, their sends would never end.
+/// Takes the messages that no receive can match any more, and adds them to `lost`. Called in MPI_Finalize. If
+/// this process did not take these messages, their sends would never end.
 pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     let job = guard.job();
     // Messages that matched probes took out of the queue.
@@ -38,14 +38,14 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 
-/// Whether a context is one in which the library itself exchanges messages to connect groups. A failed
-/// connection leaves such messages behind, and the program has got an error for it.
+/// Whether the library itself uses this context, for messages by which it connects groups. Such messages are
+/// left only by a failed connection, of which the program knows by an error.
 fn is_of_port(context: u64) -> bool {
     [PORT_CONTEXT, CONNECT_CONTEXT].contains(&context)
 }
 
-/// Prints a line for each object, request and message that this process has not freed or received. All
-/// processes are in MPI_Finalize.
+/// Prints a line for each object, request and message that this process has not freed or received. Called
+/// when all processes are in MPI_Finalize.
 pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     // The last messages may still be in the rings.
     guard.progress();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What runs when the library is loaded, before `main`: standard output is set to write line by line, and the
-//! sizes for libfabric are set. At that time the process has one thread.
+//! What runs when the library is loaded, before `main`, while the process has one thread: standard output is
+//! set to write line by line, and the environment variables by which libfabric sizes its tables are set.
 
 use crate::stdio;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Lets large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), the part of
 //! shared memory in which the rank allocates. Peers and proxies reach such memory without the kernel.
-//! `mpirun` loads `liboutboard_malloc.so` before the program's libraries. Its pool consists of extents
-//! (ranges) of the arena.
+//! `mpirun` loads `liboutboard_malloc.so` before the program's libraries. The pool, the memory that serves
+//! the program's allocations, consists of extents (ranges) of the arena.
 //!
 //! Invariants: the pool has a lock of its own, because a program allocates at any time, and this library
 //! allocates inside MPI calls. glibc allocates the pool's own tables. The pool stays mapped after
@@ -78,9 +78,9 @@ fn lock() -> PoolGuard {
 }
 
 thread_local! {
-    /// The lock of `ALLOCATOR`, which this thread holds from before a fork to after it. The cell is borrowed
-    /// while this thread allocates from the pool. It has no destructor, because a thread's last destructor
-    /// may free memory.
+    /// The lock of `ALLOCATOR` while this thread forks; None otherwise. While this thread allocates from the
+    /// pool, the cell is borrowed, by which `with_allocator` notices that it calls itself. The value has no
+    /// destructor, because a thread's last destructor may free memory.
     static HELD: RefCell<Option<ManuallyDrop<PoolGuard>>> = const { RefCell::new(None) };
 }
 
@@ -145,8 +145,8 @@ unsafe extern "C" fn before_fork() {
     HELD.set(Some(ManuallyDrop::new(lock())));
 }
 
-/// Releases the lock of `ALLOCATOR` in the parent after a fork. `before_fork` takes this lock: otherwise
-/// another thread, which does not exist in the child, might hold it there.
+/// Releases the lock of `ALLOCATOR` in the parent after a fork. The forking thread holds the lock during the
+/// fork, because a lock that another thread held would never become free in the child.
 unsafe extern "C" fn after_fork() {
     HELD.take().map(ManuallyDrop::into_inner);
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The binary interface of the program (its ABI), where Outboard's numbers reach the program other than
-//! through parameters: in callbacks, in values of predefined attributes, and in texts.
-//!
-//! A shim is the set of generated C functions of one ABI. Outboard's own numbers are those of the standard
-//! ABI.
+//! How Outboard's numbers (handles, error codes, ...) become those of the program's binary interface (ABI) in
+//! callbacks, in values of predefined attributes, and in texts. Elsewhere the program gets numbers only
+//! through parameters, which the shims convert. A shim is the set of generated C functions of one ABI.
+//! Outboard's own numbers are those of the standard ABI.
 //!
 //! Invariants: a library has one shim, the standard's unless the shim's crate calls `choose` when it is
 //! loaded. A shim converts parameters itself, and gives the wrappers of `args` the form of its programs' data
@@ -15,8 +14,8 @@ use objects::{Handle, constants};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-/// The forms of MPI's numbers in the program's ABI. Each function converts a number of Outboard to the
-/// program's, except `code_from` and `handle_from`, which convert back.
+/// How one ABI writes MPI's numbers. Each function here converts one of Outboard's numbers to the ABI's
+/// number, except `code_from` and `handle_from`, which convert back.
 #[derive(Debug)]
 pub struct Shim {
     /// The name of the ABI, for MPI_Get_library_version.
@@ -24,8 +23,8 @@ pub struct Shim {
     /// The major and minor version of the ABI, for MPI_Abi_get_version. Both are -1 if it is not the standard
     /// ABI.
     pub version: (i32, i32),
-    /// Converts a handle to the bits of an argument. A pointer to these bits serves programs whose handles
-    /// are narrower, since machines are little-endian.
+    /// Converts a handle to the bits that the program passes as an argument. Handles in the program's memory
+    /// may be narrower: they are then the low bytes, which come first on little-endian machines.
     pub handle: fn(Handle) -> usize,
     /// Converts the bits of an argument to Outboard's handle. Uses only as many bits as the program's handles
     /// have.
@@ -43,7 +42,8 @@ pub struct Shim {
     /// Converts the MPI constants among the integers that MPI_Type_get_contents returns. The arguments are
     /// the combiner, and whether the datatype has large counts.
     pub contents: fn(i32, bool, &mut [i32]),
-    /// The form in which programs of this ABI keep statuses. None if it is that of the standard ABI.
+    /// The form in which programs of this ABI keep statuses. None if programs keep them as in the standard
+    /// ABI.
     pub status: Option<&'static ShimForm<Status>>,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Functions for `liboshmem.so` (OpenSHMEM) that MPI does not have. One ends the job. By the others,
-//! OUTBOARD_STATS, `outboard top` and traces see OpenSHMEM's calls. No header declares them.
+//! Functions that `liboshmem.so` (OpenSHMEM) needs and MPI does not have. One of them ends the job. The
+//! others tell OUTBOARD_STATS, `outboard top` and traces about OpenSHMEM's calls. No header declares the
+//! functions.
 //!
 //! `liboshmem.so` guarantees that MPI is initialised, and that addresses are valid.
 #![allow(non_snake_case)]
@@ -43,8 +44,8 @@ pub extern "C" fn MPIX_Shmem_exit(code: c_int) {
     call("shmem_global_exit", On::Nothing, |guard| guard.job().membership.exit(code));
 }
 
-/// Whether OpenSHMEM may finalize while this rank exits. It may if the rank exits outside MPI calls, and if
-/// the job is not being aborted.
+/// Returns 1 if OpenSHMEM may finalize while this rank exits, otherwise 0. It may if the rank exits outside
+/// MPI calls, and if the job is not being aborted.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     // Other threads may call MPI meanwhile.
@@ -53,8 +54,8 @@ pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     c_int::from(!raise::is_leaving() && goes_on())
 }
 
-/// Stores addresses in `words`: first of the word that is not 0 while calls are timed, then of OpenSHMEM's
-/// counters.
+/// Stores addresses in `words`: first the address of the word that is nonzero while calls are timed, then the
+/// addresses of OpenSHMEM's counters.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     let page = telemetry::page();
@@ -82,9 +83,9 @@ pub extern "C" fn MPIX_Shmem_leave(started: u64) {
     telemetry::leave(started);
 }
 
-/// Shows that this process has waited in the call `what` from the time `since` on, or from now on if `since`
-/// is 0. If `what` is -1, shows that the wait is over. Returns the time at which the wait began. A wait calls
-/// this again and again, which also answers a request of `mpirun` for a report.
+/// Shows in this rank's page that it has waited in the call `what` since the time `since`, or since now if
+/// `since` is 0. Shows that the wait is over if `what` is -1. Returns the time at which the wait began. A
+/// wait calls this again and again, so that a report for which `mpirun` asks is also written.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_show(what: c_int, since: u64) -> u64 {
     let now = sys::clock::now();

@@ -9,7 +9,7 @@
 //! | empty, in this thread's list | `stand_in`, when `args/memory.rs` makes a claim from an address |
 //! | filled with the program's bytes | `stand_in` (`Fill::Now`); `fill`, `Unfilled::filled` (`Fill::Later`) |
 //! | exported: peers read the device memory | `Unfilled::filled_or_exported`, for long sends within a host |
-//! | owned by a request | `taken`, when the call makes a request |
+//! | taken by a request | `taken`, when the call makes a request |
 //! | delivered: copied back, then freed | `end` of the call, or `StandIns::deliver` of the request |
 
 use datatype::{Basic, Buffer, BufferClaim, Layout, PredefinedOp};
@@ -33,8 +33,8 @@ pub struct Staged {
     /// Whether the operation may write the stand-in (host memory in place of device memory). If not, it is
     /// not copied back.
     is_written: bool,
-    /// Whether the stand-in (host memory in place of device memory) needs no bytes of the program any more:
-    /// it has been filled, or only receives.
+    /// Whether the stand-in (host memory in place of device memory) is filled, or need not be, because the
+    /// operation only writes it.
     is_filled: bool,
     /// The offset and length of each part that a partitioned receive has copied to the program's memory
     /// already.
@@ -81,8 +81,8 @@ impl Drop for StandInMemory {
     }
 }
 
-/// The number of pieces of memory from which on one kernel moves them all. Fewer pieces are copied one by
-/// one. An estimate: to launch a kernel takes about as long as a few copies.
+/// The smallest number of contiguous runs of memory that one kernel moves together. Fewer runs are copied one
+/// by one. An estimate: to launch a kernel takes about as long as a few copies.
 const KERNEL_PIECES_MIN: usize = 8;
 
 /// When the host memory that stands in for device memory is filled with the program's bytes.
@@ -243,8 +243,8 @@ impl Staged {
         self.block.span().address()
     }
 
-    /// Copies all bytes of the program's buffer to the block that stands in for it, unless the block needs
-    /// none any more.
+    /// Copies all bytes of the program's buffer to the block that stands in for it. Does nothing if that has
+    /// been done, or if the operation does not read the block.
     pub(crate) fn fill(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.is_filled, true) {
             self.fetch(0, self.user.bytes())?;
@@ -260,8 +260,8 @@ impl Staged {
         self.fill()
     }
 
-    /// Copies the bytes `[offset, offset + bytes)` of the program's buffer, as they are packed, to the block
-    /// that stands in for it.
+    /// Copies part of the program's buffer to the block that stands in for it: `bytes` packed bytes, from
+    /// packed offset `offset` on.
     pub(crate) fn fetch(&self, offset: usize, bytes: usize) -> Result<()> {
         if self.move_strips(offset, bytes, true)? {
             return Ok(());
@@ -282,8 +282,8 @@ impl Staged {
     }
 
     /// Moves the packed bytes `[offset, offset + bytes)` between the program's buffer and the block that
-    /// stands in for it, by a kernel. Returns false if the buffer has few pieces of memory, or if no kernel
-    /// can move them.
+    /// stands in for it, by a kernel. Returns false if the buffer has few contiguous runs of memory, or if no
+    /// kernel can move them.
     fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
         if matches!(self.block, StandInMemory::Device(_)) || self.user.contiguous().is_some() {
             return Ok(false);
@@ -301,8 +301,8 @@ impl Staged {
         Ok(moved)
     }
 
-    /// Copies packed bytes to the program's buffer before the operation is over, because the program may use
-    /// them from now on.
+    /// Copies `bytes` packed bytes, from `offset` on, to the program's buffer before the operation is over,
+    /// because the program may use them from now on.
     pub(crate) fn deliver_early(&self, offset: usize, bytes: usize) -> Result<()> {
         let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
         if delivered.contains(&(offset, bytes)) {
@@ -505,8 +505,8 @@ pub(crate) fn end(result: Result<()>) -> Result<()> {
     result.and(delivered)
 }
 
-/// Returns MPI_ERR_BUFFER if the memory is a device's, in a call that accepts only host memory. The error's
-/// text calls the memory `what`.
+/// Fails with MPI_ERR_BUFFER if the memory is a device's. A call that accepts only host memory checks so. The
+/// error's text calls the memory `what`.
 pub(crate) fn host_only(address: usize, bytes: usize, what: &str) -> Result<()> {
     if device::on() && bytes > 0 && device::holds(address, bytes)? {
         fail!(Class::Buffer, "{what} at {address:#x} is device memory; it must be the host's");

@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a stream's thread looks whether the device's stream has reached an operation, before it sleeps
-/// between its looks.
+/// How many times a stream's thread polls, without sleeping, whether the device's stream has reached an
+/// operation.
 const LOOKS: u32 = 200;
-/// How long a stream's thread sleeps between its later looks. It must look, because a device only writes
-/// memory, and wakes no thread.
+/// How long a stream's thread sleeps between two polls after the first `LOOKS` polls. It must poll, because a
+/// device only writes memory, and wakes no thread.
 const LOOK: Duration = Duration::from_micros(20);
 
 /// The main function of a stream's thread. Makes each enqueued MPI call once the device's stream has reached
@@ -91,7 +91,8 @@ fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<StreamThread>>
     }
 }
 
-/// Returns the pointer whose bytes MPIX_Info_set_hex wrote in hexadecimal, in their order in memory.
+/// Converts `text` to a pointer. The text has the pointer's bytes in hexadecimal, in the order in which they
+/// lie in memory, as MPIX_Info_set_hex writes them.
 fn of_hex(text: &str) -> Result<usize> {
     let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
@@ -164,7 +165,7 @@ pub fn info_set_hex(guard: &mut Guard, info: Handle, key: Text, value: In<u8>, b
     guard.objects.infos.get_mut(info)?.set(&key.read()?, &digits)
 }
 
-/// Returns the value of the parameter `name`, the length of an array. Returns MPI_ERR_COUNT if it is
+/// Returns the value of the parameter `name`, the length of an array. Fails with MPI_ERR_COUNT if it is
 /// negative.
 pub fn length(count: c_int, name: &'static str) -> Result<usize> {
     args::count(i64::from(count), name)

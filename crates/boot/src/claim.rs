@@ -14,13 +14,14 @@ use transport::shm::{LocalRank, Segment};
 pub(crate) enum Claim {
     /// The process is this rank of a job that `mpirun` started.
     Rank(&'static Segment, LocalRank),
-    /// The process is a job of its own: no launcher started it, or a rank started it, so that the number in
-    /// OUTBOARD_RANK is taken by that rank.
+    /// The process is a job of its own: no launcher started it, or a rank started it and still holds the rank
+    /// number in OUTBOARD_RANK.
     Alone,
 }
 
-/// Claims the rank that OUTBOARD_RANK names: enters this process's pid into the rank's page if no process has
-/// done so before. Fails if the rank is taken by a process that did not start this one.
+/// Returns what this process is. Makes it the rank that OUTBOARD_RANK names if no process is that rank yet:
+/// enters its pid into the rank's page. A process whose ancestor is that rank is `Alone`. Fails if another
+/// process is that rank.
 pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
     let (Some(fd), Some(rank)) = (settings.job_fd, settings.rank) else { return Ok(Claim::Alone) };
     let Some(segment) = segment(settings, fd)? else { return Ok(Claim::Alone) };

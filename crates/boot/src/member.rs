@@ -203,8 +203,9 @@ impl Membership {
         Ok(())
     }
 
-    /// Counts this rank as arrived at MPI_Finalize; all its own operations are done. The caller goes on with
-    /// progress for other ranks until [`Membership::may_leave`], then calls [`Membership::leave`].
+    /// Counts this rank as arrived at MPI_Finalize. The rank's own operations must be over before. The caller
+    /// then makes progress for other ranks until [`Membership::may_leave`] returns true, and calls
+    /// [`Membership::leave`].
     pub fn arrive_at_finalize(&self) {
         self.world().leaving.arrive();
         self.nudge_launcher(false);
@@ -229,9 +230,9 @@ impl Membership {
             || self.world().aborted().is_some()
     }
 
-    /// Leaves the job, and sleeps before if [`Membership::may_leave`] does not hold yet. Prints the counters
-    /// if OUTBOARD_STATS is set (rank 0 only), writes the trace, and marks the rank as finalized. Then the
-    /// process may exit.
+    /// Leaves the job. First sleeps until all ranks of the world have arrived at MPI_Finalize. Then prints
+    /// the counters if OUTBOARD_STATS is set (rank 0 only), writes the trace, and marks the rank as
+    /// finalized. After that the process may exit.
     pub fn leave(&self) {
         let world = self.world();
         // A process that has only sessions need not wait for a rank that has not called MPI, and perhaps

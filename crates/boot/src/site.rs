@@ -32,14 +32,15 @@ use crate::{claim, proxies};
 /// settings on which all ranks must agree.
 const JOB: &str = "job";
 /// The key in the launcher's store under which the lowest rank of a host stores where the host's memory is:
-/// its pid, the descriptor's number and the job's id.
+/// the rank's pid, the number of its descriptor, and the job's id.
 const MEMORY: &str = "memory";
 /// The key in the launcher's store under which the lowest rank of a host stores the network names of the
 /// host's endpoints.
 const NAMES: &str = "names";
-/// The time between two looks of a thread for a change that no process announces.
+/// How long a thread sleeps before it looks again whether shared memory has changed, where no process wakes
+/// it.
 const TICK: Duration = Duration::from_millis(2);
-/// How long a rank that ends the job waits before, so that the launcher can read the rank's last lines.
+/// How long a rank waits before it ends the job, so that the launcher can read the rank's last lines.
 const FLUSH: Duration = Duration::from_millis(50);
 /// How long a process that has asked the launcher to end the job waits to be ended. Then it exits by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -68,7 +69,7 @@ pub(crate) struct Site {
 static FAILED: OnceLock<&pmi::Client> = OnceLock::new();
 
 /// Makes the launcher end the job if this process could not enter it, because the other ranks wait for this
-/// one. Waits for `FLUSH` before, so that the launcher can read what was printed.
+/// one. Sleeps for `FLUSH` first, so that the launcher can read what this process printed.
 pub fn give_up_entering(code: i32) {
     if let Some(client) = FAILED.get() {
         std::thread::sleep(FLUSH);
@@ -155,7 +156,8 @@ impl Site {
     }
 
     /// Starts a thread that stores the names of this host's endpoints and learns those of all other hosts.
-    /// Then it counts the ranks of other hosts as arrived at MPI_Init. Does not wait for the thread.
+    /// The thread then counts the ranks of other hosts as arrived at MPI_Init. This function does not wait
+    /// for the thread.
     pub fn wire_up(&'static self) -> Result<()> {
         let spin = self.has_cpu_for_each();
         self.segment.job().spin_allowed.store(u32::from(spin), Ordering::Relaxed);
@@ -166,8 +168,8 @@ impl Site {
         }
     }
 
-    /// Starts a thread that waits until all hosts have arrived at MPI_Finalize. Then it counts the ranks of
-    /// other hosts as arrived there. Does not wait for the thread.
+    /// Starts a thread that waits until all hosts have arrived at MPI_Finalize. The thread then counts the
+    /// ranks of other hosts as arrived there. This function does not wait for the thread.
     pub fn arrive(&'static self) -> Result<()> {
         if self.segment.has_nodes() {
             spawn("outboard-leave", move || self.fence(Site::fence_at_finalize))
@@ -177,7 +179,7 @@ impl Site {
     }
 
     /// Takes part in a fence of all ranks (a barrier of PMI). The lowest rank of a host calls `of_leader`,
-    /// which makes the fence and works for its host before and after. The other ranks only make the fence.
+    /// which makes the fence, and stores and reads facts for all ranks of the host. The others only make it.
     fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
         let done = if self.is_leader() { of_leader(self) } else { self.client.fence() };
         if let Err(error) = done {
@@ -270,8 +272,8 @@ impl Site {
         self.client.finalize();
     }
 
-    /// Makes the launcher end the job. Waits for `FLUSH` before: a launcher that ends a job may not read what
-    /// is still in the pipes of its ranks.
+    /// Makes the launcher end the job. Sleeps for `FLUSH` first, because a launcher that ends a job may not
+    /// read what is still in the pipes of its ranks.
     pub fn abort(&self, code: i32) {
         std::thread::sleep(FLUSH);
         self.client.abort(code);

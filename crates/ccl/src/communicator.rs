@@ -58,9 +58,9 @@ const POLL_PAUSE: Duration = Duration::from_micros(50);
 const POLLS_BEFORE_SLEEP: u32 = 100;
 
 impl Communicator {
-    /// Makes the value for rank `rank` of a communicator of `size` ranks. The rank joins the communicator
-    /// once `identify` has given the id. Collectives that are started earlier wait until it has joined.
-    /// `wake` is called whenever a collective is over.
+    /// Makes this process's part of a communicator of `size` ranks, in which it is rank `rank`. The rank
+    /// joins the communicator once `identify` has given the id. Collectives that are started earlier wait for
+    /// that. `wake` is called whenever a collective is over.
     ///
     /// Errors (MPI_ERR_OTHER): no thread can be made; the device failed.
     pub fn new(
@@ -102,8 +102,8 @@ impl Communicator {
         self.shared.news.notify_one();
     }
 
-    /// Starts a collective, which `steps` describe. The memory in them belongs to the library until the
-    /// collective has ended.
+    /// Starts a collective, which `steps` describe. Returns its result, which is empty until the collective
+    /// has ended. The memory in the steps belongs to the library until then.
     pub fn start(&self, steps: Vec<LibraryStep>) -> PendingResult {
         let ended = PendingResult::default();
         self.shared.queue().jobs.push_back((steps, ended.clone()));
@@ -213,8 +213,8 @@ impl CommunicatorState {
         }
     }
 
-    /// Carries out an exchange by one call of the library. For that call the bytes for all ranks are copied
-    /// together, in the order of the ranks.
+    /// Carries out an exchange by one call of the library. Before the call, copies the bytes for all ranks
+    /// into one block, in the order of the ranks.
     fn exchange(
         &self,
         sends: &[ExchangePart],

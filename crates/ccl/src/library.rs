@@ -137,8 +137,8 @@ pub struct Library {
     all_gather: unsafe extern "C" fn(usize, usize, usize, KindNumber, Raw, StreamHandle) -> c_int,
     send: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
     recv: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
-    /// The function of oneCCL for an exchange. It is used because oneCCL's groups of sends and receives
-    /// return before the bytes have arrived. None for other libraries.
+    /// The function of oneCCL that carries out an exchange in one call. Groups of sends and receives of
+    /// oneCCL return before the bytes have arrived. None for other libraries.
     all_to_all_v: Option<
         unsafe extern "C" fn(
             usize,
@@ -347,8 +347,8 @@ impl Library {
         self.check(name, code, raw)
     }
 
-    /// Whether the library makes a `LibraryStep::Exchange` by `exchange`, in one call of all ranks. If not,
-    /// `start` makes it.
+    /// Whether the function `exchange` carries out a `LibraryStep::Exchange`, in one call of the library on
+    /// all ranks. If not, `start` carries it out.
     pub(crate) fn exchanges_at_once(&self) -> bool {
         self.all_to_all_v.is_some()
     }

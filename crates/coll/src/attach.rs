@@ -22,8 +22,9 @@ use tuning::{Distance, Load, Method, Probes};
 /// The distance, in bytes, between the atomic words of a member's slots in shared memory: two cache lines,
 /// which processors fetch as a pair.
 const WORD_BYTES: u64 = 128;
-/// The bytes at the start of a member's slots, before its longer contributions. They hold the word `left`,
-/// the word of each slot with the short contribution beside it, and a spare word.
+/// The length of the first part of a member's slots, in bytes. It holds the word `left`, a word for each of
+/// the two slots with space for a short contribution after it, and a spare word. Longer contributions lie
+/// behind this part.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// Once a rank has allocated this many bytes of slots, its new sets get smaller slots, since the kernel keeps
 /// all pages that were ever written.
@@ -124,7 +125,7 @@ impl SlotMemory {
     }
 
     /// Allocates this rank's slots for a set among the ranks `peers`. Returns their location, which this rank
-    /// states to the other members.
+    /// states to the other members, or `Location::NONE` if a peer is on another host or the arena is full.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
         if peers.iter().any(|&peer| self.segment.local(peer).is_none()) {
             return Location::NONE;

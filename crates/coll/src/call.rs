@@ -7,7 +7,7 @@ use schedule::algorithm::{Collective, Neighbors};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The processes that take part in a collective: a comm, as far as a collective needs it.
+/// The processes that take part in a collective, and the facts about their comm that a collective needs.
 #[derive(Clone, Debug)]
 pub struct Members {
     /// The comm's context, which keeps its messages and collectives apart from those of other comms.
@@ -183,7 +183,7 @@ pub struct Call {
     /// the other ranks of the root's group do not know the root, and name any rank of their group but
     /// themselves.
     pub root: u32,
-    /// Whether this rank passed MPI_IN_PLACE. Then `input` is `CollBuffer::None`; in a scatter `output` is.
+    /// Whether this rank passed MPI_IN_PLACE. Then `input` (in a scatter, `output`) is `CollBuffer::None`.
     pub in_place: bool,
     /// The data that the program sends.
     pub input: CollBuffer,

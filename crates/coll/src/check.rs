@@ -22,7 +22,7 @@ const NONBLOCKING: i64 = 1 << 9;
 /// collective.
 const IDLE: i64 = i64::MIN;
 
-/// Returns what this member states about its arguments, in `statement_words(size)` words. On an
+/// Returns this member's statement: the arguments of its call, as `statement_words(size)` words. On an
 /// intercommunicator ranks are indices into `Members::peers`.
 pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     let (rank, size) = (members.rank, members.peers.len() as u32);

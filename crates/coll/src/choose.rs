@@ -161,8 +161,8 @@ pub struct AlgorithmChoice {
 }
 
 impl AlgorithmChoice {
-    /// Reads the settings. Errors: a setting has a value that is not the name of an algorithm; the error's
-    /// message lists the names.
+    /// Makes the choice from the settings. Errors: a setting has a value that is not the name of an
+    /// algorithm; the error's message lists the names.
     pub fn from_settings(settings: &Settings) -> Result<AlgorithmChoice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {
@@ -185,7 +185,8 @@ impl AlgorithmChoice {
         self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
     }
 
-    /// Returns the algorithm for a call. All ranks get the same algorithm.
+    /// Returns the algorithm for a call of `collective` with `bytes` bytes (`Call::bytes`) on `ranks` ranks.
+    /// All ranks get the same algorithm.
     pub fn of(
         &self,
         collective: Collective,

@@ -2,8 +2,8 @@
 //! Flat collectives: short calls without a schedule, over slots in memory that the members share.
 //!
 //! A long allreduce takes two rounds. So does a long all-to-all or allgather that is *pulled*: members read
-//! each other's memory. Blocking calls and each queue of nonblocking calls have slots of their own, since the
-//! two never match (MPI 5.0, section 6.12). A comm attaches slots only after some calls.
+//! each other's memory. A comm has slots for its blocking calls, and others for its queue of nonblocking
+//! calls, since the two kinds never match (MPI 5.0, section 6.12). It attaches slots only after some calls.
 //!
 //! Invariants: whether a call is flat depends only on what all members know alike, so their rounds agree.
 //!
@@ -128,7 +128,8 @@ impl FlatSets {
         }
     }
 
-    /// Returns the sets of slots on which a thread may sleep until another member has begun a round.
+    /// Returns the sets of slots on which a thread may sleep until another member has begun a round, each
+    /// with the calls that it carries.
     #[inline]
     fn awaited(&self) -> impl Iterator<Item = (FlatCalls, &FlatSet)> {
         let blocking =

@@ -68,7 +68,7 @@ impl NumberCall {
         if (self.number + rank as u64).is_multiple_of(2) { BESIDE_MAX } else { BESIDE_MAX + 1 }
     }
 
-    /// Returns the cell in which an all-to-all puts the number from one member for another.
+    /// Returns the cell in which member `from` leaves its number for member `to` in an all-to-all.
     fn passage(&self, set: &FlatSet, from: usize, to: usize) -> Arc<Cell<u64>> {
         cell(set.passage(from, to, blocks_bytes(set)))
     }
@@ -87,7 +87,7 @@ impl NumberCall {
 /// into the receivers' slots.
 const BLOCK_BYTES: usize = CROSSED_MIN as usize / 2;
 
-/// The bytes of a member's blocks for all members.
+/// Returns the total length in bytes of a member's blocks for all members.
 fn blocks_bytes(set: &FlatSet) -> u64 {
     (BLOCK_BYTES * set.size()) as u64
 }
@@ -211,8 +211,8 @@ impl LoomProcess {
         location
     }
 
-    /// Makes the calls of a comm of these processes, whose slots lie at `locations`; the first call has the
-    /// number `first`. Then frees the comm.
+    /// Makes the calls `calls` on a comm of the processes `peers`, whose slots lie at `locations`. The first
+    /// call has the number `first`. Then frees the comm.
     fn call(&mut self, peers: &[u32], locations: &[Location], first: u64, calls: &[Needs]) {
         let (me, sets) = (self.rank, &mut self.sets);
         let rank = peers.iter().position(|peer| *peer == me).unwrap();

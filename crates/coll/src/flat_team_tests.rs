@@ -380,8 +380,8 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
     }
 }
 
-/// A member that cannot read another's memory reports that in the second round. Then all members exchange
-/// pieces in a third round.
+/// A member that cannot read another's memory reports that in the second round. Then all members exchange the
+/// blocks through slots in a third round.
 #[test]
 fn members_that_cannot_read_get_pieces_in_a_third_round() {
     let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);

@@ -444,7 +444,7 @@ fn blocks_that_cannot_be_read_go_through_slots() {
     }
 }
 
-/// Advances a pulled call as far as possible.
+/// Advances a pulled call as far as possible. Sets `active` to None when the call is over.
 fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) {
     while let Some(mut now) = active.take() {
         match sets.advance(0, &mut now, call) {

@@ -60,8 +60,8 @@ use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Tuning, ValueSource};
 use with_counts::LongBlock;
 
-/// The bit that marks the context of schedules that carry blocks of a gatherv, because these are too long for
-/// slots (`with_counts.rs`). No comm's context has this bit.
+/// A bit that the context of no comm has. Schedules carry the blocks of a gatherv that are too long for
+/// slots. These schedules have the comm's context with this bit set (`with_counts.rs`).
 const LONG_BLOCKS: u64 = 1 << 62;
 
 /// Names a collective that has been started, until `Coll::outcome` has returned its outcome.
@@ -73,8 +73,8 @@ pub enum CollTicket {
     Queued(QueueTicket),
 }
 
-/// All that one process needs to carry out collectives: the executor, the sets of slots, and the choices
-/// among them.
+/// All that one process needs to carry out collectives: the executor, the sets of slots, the cached
+/// schedules, and what decides the carrier and the algorithm of a call.
 pub struct Coll {
     executor: Executor,
     choice: AlgorithmChoice,
@@ -83,13 +83,14 @@ pub struct Coll {
     messages: MessageSchedules,
     sets: FlatSets,
     policy: Policy,
-    /// Whether `stop_offloading` was called, after which proxies get no more work of this rank.
+    /// Whether `stop_offloading` was called. Proxies then get no more work from this rank.
     offload_stopped: bool,
 }
 
 impl Coll {
-    /// Makes the part of a process that starts collectives, with this executor. Errors: a setting has a value
-    /// that is not the name of an algorithm.
+    /// Makes all that this process needs to carry out collectives. `executor` carries out the schedules;
+    /// `settings` and `tuning` decide the choices. Errors: a setting has a value that is not the name of an
+    /// algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = AlgorithmChoice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
@@ -120,7 +121,8 @@ impl Coll {
         self.policy.is_carried_by_kernel = is_carried_by_kernel && !self.executor.segment().has_dpu();
     }
 
-    /// Starts a collective by a schedule, without asking whether slots would take it.
+    /// Starts a collective by a schedule, without asking whether slots would take it. Returns the
+    /// collective's ticket.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<CollTicket> {
         self.start_schedule(members, call).map(CollTicket::Schedule)
     }
@@ -136,8 +138,8 @@ impl Coll {
     }
 
     /// Decides whether a proxy is to carry a message of `bytes` bytes that the rank starts in the comm of
-    /// this context. Returns the decision, and, if the message is one of those that are measured, what
-    /// `message_ended` needs.
+    /// this context. Returns true if so, and the measurement that `message_ended` ends; None if this message
+    /// is not measured.
     pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
         let group = message::group(context, bytes);
         let (pays, start) = self.executor.start_measured_message(group);
@@ -155,7 +157,7 @@ impl Coll {
         self.executor.end_measured_message(group, start);
     }
 
-    /// Starts this rank's half of a message, its send or its receive, as a schedule of one edge.
+    /// Starts this rank's send or receive of a message, as a schedule of one step. Returns its ticket.
     pub fn start_message(&mut self, mut message: MessageInstance) -> Result<CollTicket> {
         if self.offload_stopped {
             message.offload = Offload::Off;
@@ -248,8 +250,8 @@ impl Coll {
         self.sets.prepare_with_counts(set, call)
     }
 
-    /// Whether a schedule must carry out a call with counts, because its round has shown that some
-    /// contribution is too long for slots. The next such calls then try no round.
+    /// Whether a schedule must carry out the call `vector`, because its round has shown that some
+    /// contribution is too long for slots. If so, the set's next calls with counts go to schedules at once.
     pub fn leaves_to_schedule(&mut self, set: usize, with_counts: &CallWithCounts) -> bool {
         let is_scheduled = with_counts.is_scheduled();
         if is_scheduled {
@@ -258,8 +260,9 @@ impl Coll {
         is_scheduled
     }
 
-    /// Starts schedules for those blocks that were too long for the slots in the last blocking call on this
-    /// set. `context` is the context of the set's comm.
+    /// Starts a schedule for each block that this rank sends or receives and that was too long for the slots
+    /// in the last blocking call on this set. `context` is that of the set's comm. Returns the schedules'
+    /// tickets.
     pub fn start_long_blocks(
         &mut self,
         set: usize,
@@ -302,8 +305,8 @@ impl Coll {
         self.sets.blocking(set).form(short, moved)
     }
 
-    /// Allocates this rank's slots for a set among the ranks `peers`. Returns their location, which all
-    /// members then exchange.
+    /// Allocates this rank's slots for a set among the ranks `peers`. Returns their location (the number in a
+    /// `Location`), which all members then exchange.
     pub fn alloc_slots(&mut self, peers: &[u32]) -> u64 {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
@@ -315,7 +318,7 @@ impl Coll {
     }
 
     /// Opens a queue of calls that all members make in the same order, without waiting for the other members.
-    /// The caller gives `members` a sequence number that no other call has.
+    /// Returns the queue's number. The caller gives `members` a sequence number that no other call has.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
         let location = self.sets.memory.alloc(self.executor.memory(), &members.peers);
         let input = Block::of(&location.0.to_ne_bytes());
@@ -328,6 +331,7 @@ impl Coll {
     }
 
     /// Starts a nonblocking call: in the queue if the queue's slots take the call, otherwise by a schedule.
+    /// Returns the call's ticket.
     pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let call_facts = CallFacts::of(&call, size, one_group, CallMode::Nonblocking, false);
@@ -338,8 +342,8 @@ impl Coll {
         queued.map_or_else(|| self.start(members, call), Ok)
     }
 
-    /// Makes a call that the queue takes (`choose`), after all earlier calls of the queue. Returns None if
-    /// the call's counts are too long for the slots. Clones the call only where a schedule may have to carry
+    /// Adds a call that `choose` has given to the queue, behind the queue's earlier calls. Returns the call's
+    /// ticket; None if the slots cannot take the call. Clones `call` only where a schedule may have to carry
     /// it out.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
         let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
@@ -436,12 +440,14 @@ impl Coll {
         self.sets.wait(set, begins);
     }
 
-    /// Notes that the rank begins (`begins`) or ends a long wait in any MPI call, at the time `at`.
+    /// Notes that the rank begins (`begins`) or ends a long wait in any MPI call, at the time `at` in
+    /// nanoseconds.
     pub fn rank_waits(&mut self, begins: bool, at: u64) {
         self.executor.wait(begins, at);
     }
 
-    /// Whether a thread that may sleep in a call over slots can go on with the call.
+    /// Whether some call over slots can go on: the member for which it waited has begun the round. A thread
+    /// that waits for such a call asks before it sleeps.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
@@ -573,8 +579,8 @@ impl Coll {
         self.executor.pending()
     }
 
-    /// Returns the sets of slots on which calls wait, each with the member that has not begun the first of
-    /// these calls.
+    /// Returns the sets of slots on which a call waits. Each comes with the rank of a member that has not
+    /// begun the round for which the call waits.
     pub fn pending_on_flat(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
         self.sets.pending()
     }

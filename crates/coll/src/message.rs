@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A message as an instance (a started schedule). Both sides know that the message will come, and the numbers
-//! that name it, so a proxy can carry it out. Nothing is matched here.
+//! A message as an instance (a started schedule). Sender and receiver both know that the message will come,
+//! and the context and number that name it, so a proxy can carry it out. Nothing is matched here.
 
 use datatype::Buffer;
 use executor::{Binding, Cut, MeasuredStart, Offload, Start};
@@ -8,13 +8,14 @@ use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;
 
-/// A message whose send and receive are matched already. Both sides pass the same context and sequence
-/// number.
+/// A message that a schedule carries out. Sender and receiver give the same context and sequence number, so
+/// the message need not be matched.
 #[derive(Debug)]
 pub struct MessageInstance {
-    /// The context that, with `sequence`, names the message on both sides. No collective has this context.
+    /// The context of the message, which no collective has. Together with `sequence` it names the message to
+    /// sender and receiver alike.
     pub context: u64,
-    /// The number of the message among those of its context, equal on both sides.
+    /// The number of the message among those of its context, the same at sender and receiver.
     pub sequence: u32,
     /// The processes that send and receive, by their numbers in the job: first the sender, then the receiver.
     pub peers: Arc<[u32]>,
@@ -25,7 +26,8 @@ pub struct MessageInstance {
     pub buffer: Buffer,
     /// Whether a proxy or the rank itself is to carry the message.
     pub offload: Offload,
-    /// Whether each side knows that the other starts the message, too, with the same number of bytes.
+    /// Whether sender and receiver each know that the other starts the message, too, with the same number of
+    /// bytes.
     pub matched: bool,
 }
 
@@ -42,7 +44,7 @@ pub(crate) fn group(context: u64, bytes: u64) -> (u64, u32) {
     (context, bytes.checked_ilog2().unwrap_or(0))
 }
 
-/// The schedules of the two sides of a message: first the receiver's, then the sender's.
+/// The schedules of a message: first the receiver's, then the sender's.
 pub(crate) struct MessageSchedules([Arc<Schedule>; 2]);
 
 impl MessageSchedules {
@@ -52,7 +54,7 @@ impl MessageSchedules {
         MessageSchedules([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
     }
 
-    /// Returns what the executor needs to start this rank's half of the message.
+    /// Returns what the executor needs to start this rank's send or receive of the message.
     pub(crate) fn start(&self, message: MessageInstance) -> Start {
         let MessageInstance { context, sequence, peers, sends, buffer, offload, matched } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };

@@ -2,13 +2,13 @@
 //! Pulled calls: members publish addresses, and read each other's memory (cross-memory attach).
 //!
 //! The kernel copies once what slots would copy twice, at the cost of system calls. Whether pulling is faster
-//! depends on the processor (docs/measured/choices.md). In round 1 a member publishes its address, and reads
-//! its blocks. It begins round 2 when it has tried to read all, and publishes there whether it could; after
-//! that round buffers may change. If some member could not, a piece of each block goes through the slots in
-//! each further round, and all later calls of the set go through slots, too.
+//! depends on the processor (docs/measured/choices.md). In round 1 a member publishes the address of its
+//! blocks, and reads the blocks for it. It begins round 2 when it has tried to read all, and publishes there
+//! whether it could; after that round buffers may change. If some member could not, each further round moves
+//! a part of each block through the slots, and all later calls of the set go through slots, too.
 //!
 //! Invariants: a call is pulled only if every member has stated that it can read the memory of all. What
-//! members do in a round follows from the words of the rounds before.
+//! members do in a round follows from what all have published in the rounds before.
 
 use crate::set::{FlatSet, Round};
 use crate::short::{Short, is_pullable};
@@ -21,8 +21,8 @@ use sys::Block;
 use telemetry::Counter;
 use transport::shm::{Segment, cma};
 
-/// The root that members publish in the first round of a pulled call. All-to-all and allgather have no root,
-/// so it marks the call as pulled.
+/// The number that members publish as the root in the first round of a pulled call, to mark the call as
+/// pulled. All-to-all and allgather have no root.
 const PULLED: usize = 15;
 /// The flag, in what a member publishes in the second round, that it could not read another member's memory.
 const UNREAD: u64 = 1 << LENGTH_BITS;
@@ -34,8 +34,8 @@ enum PullPhase {
     Read,
     /// Each member publishes whether it could read. After this round it may change its buffers.
     Close,
-    /// Some member could not read. So each member puts a piece of each of its blocks, from this byte on, into
-    /// its slot.
+    /// Some member could not read. So each member writes a part of each of its blocks into its slot: the part
+    /// that begins at this byte of the block.
     Pieces(usize),
 }
 
@@ -51,7 +51,8 @@ pub struct Pull {
     segment: Segment,
     /// Whether this member could not read the memory of some other member.
     failed: bool,
-    /// Whether some member of the set could not read, so that further rounds carry pieces through the slots.
+    /// Whether some member of the set could not read, so that further rounds carry the blocks through the
+    /// slots.
     in_pieces: bool,
 }
 
@@ -87,7 +88,8 @@ impl Pull {
         self.call.collective
     }
 
-    /// Reads the block for this member from the memory of member `rank` into the output.
+    /// Reads the block for this member from the memory of member `rank` into the output. Errors: the kernel
+    /// refuses to read that memory.
     fn read(&self, set: &FlatSet, rank: usize) -> Result<()> {
         let block = self.call.bytes as usize;
         let mut word = [0; 8];
@@ -108,22 +110,24 @@ impl Pull {
         }
     }
 
-    /// Reads the blocks for this member from the memory of all other members.
+    /// Reads the blocks for this member from the memory of all other members into the output. Errors: the
+    /// kernel refuses to read some member's memory.
     fn read_all(&self, set: &FlatSet) -> Result<()> {
         // Each member starts with another one; otherwise all would read the same memory at once.
         let members = set.size();
         (1..members).map(|after| (set.rank() + after) % members).try_for_each(|rank| self.read(set, rank))
     }
 
-    /// Returns how many blocks a contribution has, and how many bytes of each block go through the slots in
-    /// the round whose pieces begin at byte `at`.
+    /// Returns how many blocks each member contributes, and how many bytes of each block go through the slots
+    /// in the round that begins at byte `at` of the blocks.
     fn pieces(&self, set: &FlatSet, at: usize) -> (usize, usize) {
         let blocks = if self.call.collective == Collective::Alltoall { set.size() } else { 1 };
         let most = (set.contribution_max() / blocks).max(1);
         (blocks, most.min(self.call.bytes as usize - at))
     }
 
-    /// Puts a piece of each of this member's blocks, from byte `at` on, into this member's slot.
+    /// Writes a part of each of this member's blocks, from byte `at` of the block on, into this member's
+    /// slot.
     fn put_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let slot = set.contribution(set.rank(), u64::MAX);
@@ -136,8 +140,8 @@ impl Pull {
         }
     }
 
-    /// Copies the round's part of each block for this member from the other members' slots to the output. The
-    /// part begins at byte `at` of the block.
+    /// Copies a part of each block for this member from the slot of the block's sender to the output. The
+    /// part begins at byte `at` of the block, and is as long as one round carries.
     fn take_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let index = if blocks == 1 { 0 } else { set.rank() };
@@ -147,8 +151,8 @@ impl Pull {
         }
     }
 
-    /// Returns the numbers that this member publishes as root and length in the present round. In later
-    /// rounds they have other meanings.
+    /// Returns what this member's word holds as root and length: in round 1 `PULLED` and the length of a
+    /// block, in round 2 zeros, in later rounds 0 and the byte of the blocks at which the round begins.
     fn root_and_bytes(&self) -> (usize, u64) {
         match self.phase {
             PullPhase::Read => (PULLED, self.call.bytes),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Queues of nonblocking calls over slots.
 //!
-//! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's
-//! nonblocking collectives, the starts of a persistent collective, the steps of a file's collective accesses.
-//! A call starts once the call before has ended here, at the latest in a wait of the program. Members
-//! exchange by an allgather where a queue's slots lie; the queue's calls wait for it, the members do not.
-//! Schedules carry out the calls that slots do not take, beside the queue.
+//! A set of slots carries one call at a time. So calls that all members make in the same order form a queue:
+//! a comm's nonblocking collectives, the starts of a persistent collective, the steps of a file's collective
+//! accesses. At each member a call starts once the call before has ended there, at the latest in a wait of
+//! the program. Members exchange the locations of a queue's slots by an allgather; the queue's calls start
+//! after it, but no member blocks for it. Schedules carry out the calls that slots do not take, beside the
+//! queue.
 //!
 //! Invariants: members make the same calls in the same order, and agree on which of them go by a schedule.
 
@@ -29,7 +30,7 @@ pub(crate) type ScheduleOutcome<'a> = &'a mut dyn FnMut(executor::InstanceTicket
 #[derive(Clone, Copy, Debug)]
 pub struct QueueTicket(usize);
 
-/// A call of a queue that a schedule is to carry out instead of slots, or may have to.
+/// A call of a queue that a schedule carries out, or may yet have to carry out, instead of slots.
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
@@ -153,8 +154,9 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes out the part of a call that slots did not carry out, once the call's rounds are over. `round` is
-    /// the number of its last round; None if the call went over no slots.
+    /// Returns the part of a call that slots did not carry out, or None if they carried out all. The call's
+    /// rounds must be over. `queued` is the call's index; `round` is its last round, None if it went over no
+    /// slots.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -183,8 +185,8 @@ impl CallForm {
     }
 }
 
-/// Advances the rounds of a call as far as possible. Returns the call's outcome, once all its rounds have
-/// ended, and whether any round advanced.
+/// Advances the rounds of a call as far as possible. Returns the call's outcome, or None before all its
+/// rounds have ended, and whether any round advanced.
 fn advance(
     active: &mut Option<ActiveRound>,
     set: &mut FlatSet,
@@ -212,7 +214,7 @@ impl CallQueue {
         CallQueue { state, calls: VecDeque::new(), closed: false }
     }
 
-    /// Returns the set of slots of this queue, or None before it is attached.
+    /// Returns the set of slots of this queue, or None before the members have attached their slots.
     pub(crate) fn set(&self) -> Option<&FlatSet> {
         if let QueueState::Attached(attached) = &self.state { Some(&attached.set) } else { None }
     }
@@ -224,8 +226,8 @@ impl CallQueue {
 }
 
 impl Attaching {
-    /// Returns the state that follows `Attaching`, or None before the allgather of the locations of slots has
-    /// ended.
+    /// Looks whether the allgather of the locations of slots has ended, and attaches the slots then. Returns
+    /// the queue's next state, or None before the allgather has ended.
     fn poll(&self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
@@ -273,14 +275,13 @@ impl Queues {
         QueueTicket(number)
     }
 
-    /// Returns the schedule that was started last for a part of this call, or None if slots carry out the
-    /// whole call.
+    /// Returns the schedule that was started last for a part of this call, or None if none was started.
     pub(crate) fn schedule_of(&self, ticket: QueueTicket) -> Option<executor::InstanceTicket> {
         self.calls.get(ticket.0)?.schedules.last().copied()
     }
 
-    /// Returns the outcome of a call and of its schedules, or None before all have ended. After that the
-    /// ticket is not valid.
+    /// Returns the outcome of a call: an error if the call or one of its schedules failed, None before all
+    /// have ended. Once the outcome is returned the ticket is not valid.
     pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: ScheduleOutcome) -> Option<Result<()>> {
         let call = &mut self.calls[ticket.0];
         let outcome = call.outcome.as_mut()?;
@@ -361,7 +362,7 @@ impl Queues {
         }
     }
 
-    /// Returns the attached queues in which calls wait, each with its set of slots.
+    /// Returns the attached queues in which calls wait: for each, its index and its set of slots.
     #[inline]
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, &FlatSet)> {
         self.busy.iter().filter_map(|queue| Some((*queue, self.queues[*queue].set()?)))

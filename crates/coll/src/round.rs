@@ -14,7 +14,7 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// The bytes that a member reduces and copies at a time, so that they stay in the L2 cache.
+/// How many bytes a member reduces and copies at a time, so that they stay in the L2 cache.
 pub(crate) const COMBINED_BYTES: usize = 128 << 10;
 
 impl Round for Short {
@@ -131,8 +131,8 @@ impl Round for Short {
 }
 
 impl Short {
-    /// Returns the most bytes that one copy moves. If all memory that the call touches fits the L2 cache,
-    /// these are few, since short copies use vector instructions. Otherwise there is no bound.
+    /// Returns the most bytes that one copy moves. If all memory that the call touches fits the L2 cache, a
+    /// copy is short, since short copies use vector instructions. Otherwise there is no bound.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {
@@ -143,7 +143,8 @@ impl Short {
         if touched <= set.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
     }
 
-    /// Combines this member's share of the vectors of the first `members` members.
+    /// Reduces this member's part of the vectors of the first `members` members into the output. In a long
+    /// allreduce it also copies the result to the others' slots. `total` is the length of a vector in bytes.
     #[inline]
     fn combine(&self, set: &FlatSet, members: usize, total: u64) {
         let (Some(operator), Some(input), Some(output)) =
@@ -202,7 +203,7 @@ impl Round for FlatAllreduce {
 }
 
 impl FlatAllreduce {
-    /// Returns where member `rank`'s vector lies in its slot.
+    /// Returns where the vector of member `rank` lies in that member's slot.
     #[inline(always)]
     fn operand(&self, set: &FlatSet, rank: usize) -> Span {
         let bytes = self.input.bytes();
@@ -210,7 +211,8 @@ impl FlatAllreduce {
     }
 }
 
-/// Combines the operands of the first `members` members in the order of ranks.
+/// Reduces the operands of the first `members` members, in the order of ranks, and stores the result in
+/// `sum`.
 #[inline(always)]
 fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(usize) -> Span, sum: Span) {
     match members {
@@ -223,8 +225,8 @@ fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(
     }
 }
 
-/// Cuts a range of bytes into pieces of at most `step` bytes, and calls `each` with the start and length of
-/// each piece.
+/// Cuts a range of bytes into parts of at most `step` bytes, and calls `each` with the start and length of
+/// each part.
 #[inline]
 fn by_steps(range: Range<usize>, step: usize, mut each: impl FnMut(usize, usize)) {
     let mut at = range.start;

@@ -6,8 +6,8 @@
 //! slots of the members that it needs once their words show round r.
 //!
 //! Invariants: a member writes into a slot only after all members have begun the round before, and so have
-//! read what the slot held two rounds before. A byte has one writer before the word, and after it at most one
-//! writer, the member that reads it.
+//! read what the slot held two rounds before. Before the word is published only one member writes a byte, and
+//! afterwards at most one, the member that reads it.
 //!
 //! Read next: `round.rs`, `with_counts.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the
 //! slots lie).
@@ -66,10 +66,10 @@ pub struct ActiveRound {
     pub(crate) word: u64,
     /// Whether this member has published the round's word in its slot.
     pub(crate) posted: bool,
-    /// The members whose words in their slots this member has not checked yet: at first whether they have
-    /// begun the round before, later whether they have begun this round.
+    /// The members whose words this member has still to check. Before it publishes its own word, it checks
+    /// that they have begun the round before; afterwards that they have begun this round.
     ahead: Range<usize>,
-    /// Whether the result needs the contributions of all members, not only some.
+    /// Whether this member needs the contributions of all members to end the round, not only of some.
     all: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct FlatSet {
 
 /// A member of a set: a process that shares slots with the others.
 pub(crate) struct SetMember {
-    /// The member's rank in the job.
+    /// The member's number in the job.
     pub(crate) peer: LocalRank,
     pub(crate) page: RankPageRef,
     /// A word in this member's arena that counts the other members that have left the set. The slots are free
@@ -143,7 +143,7 @@ impl FlatSet {
         self.rank
     }
 
-    /// Returns a member's rank in the job.
+    /// Returns the number in the job of the member with this rank in the comm.
     pub(crate) fn peer(&self, rank: usize) -> LocalRank {
         self.members[rank].peer
     }
@@ -191,9 +191,9 @@ impl FlatSet {
         self.bytes_of(self.round - 1, self.rank, total)
     }
 
-    /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots. They
-    /// do so in every second pair of rounds, so that a member writes where it read last. They do not after an
-    /// allreduce, since a member may still read shares in its slot.
+    /// Whether an all-to-all writes blocks into the receivers' slots, not into the sender's own. Each member
+    /// contributes `total` bytes. The two ways take turns, two rounds each, so that a member writes where it
+    /// read last. After an allreduce it is false, since a member may still read shares in its slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {
         self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
@@ -245,8 +245,8 @@ impl FlatSet {
         self.awaited.0
     }
 
-    /// Whether a member that has not begun the round waits on this cpu, or may run there because it has never
-    /// waited. Members that the round does not need count, too, since they also use the cpu.
+    /// Whether a member that has not begun the awaited round waits on cpu `cpu`, or may run there because it
+    /// has never waited. Members that the round does not need count, too, since they also use the cpu.
     #[inline]
     pub(crate) fn may_need_cpu(&self, cpu: usize) -> bool {
         let (first, round) = self.awaited;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collectives with a count for every member, over slots.
 //!
-//! Only a member and its receivers know how much it gives. So the word in its slot holds the length of its
-//! contribution. Where each receiver gets a block of its own, a table of the ends of these blocks comes
-//! first. For a contribution that is too long, the word says so instead. Then a block of a gatherv goes to
-//! the root by a schedule of two ranks. In the other collectives all members see the word, and a schedule
-//! carries out the whole call.
+//! Only the sender and the receivers of a block know its length. So the word in a member's slot holds the
+//! length of the member's contribution. Where each receiver gets a block of its own, a table of the ends of
+//! these blocks comes first. If a contribution is too long, the word says so instead. Then a block of a
+//! gatherv goes to the root by a schedule of two ranks. In the other collectives all members see the word,
+//! and a schedule carries out the whole call.
 //!
 //! Invariants: whether a call goes over slots depends on what all members know alike, not on its counts.
 
@@ -157,7 +157,7 @@ impl CallWithCounts {
     }
 
     /// Returns the block that this member gives to itself, and the memory into which the block is copied.
-    /// None if there is no such block, or if it lies there already.
+    /// None if there is no such block, or if MPI_IN_PLACE says that it lies there already.
     fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
             CollBuffer::Each(blocks) => &blocks[rank],
@@ -168,7 +168,9 @@ impl CallWithCounts {
         (!self.in_place && (!rooted || rank == self.root)).then(|| (mine, self.take_of(rank)))
     }
 
-    /// Copies the block for this member out of the slot of member `from`.
+    /// Copies the block for this member out of the slot of member `from`. A contribution that is too long for
+    /// the slot is noted in `long`. Errors: the block is not as long as this member expects, or its slot is
+    /// corrupt.
     fn take_from(&mut self, set: &FlatSet, from: usize) -> Result<()> {
         let total = length_of(set, from);
         if total == LENGTH_MAX {

@@ -22,8 +22,8 @@ pub(crate) const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
 
-/// Packs collective, root and length into the word that a member publishes in its slot, so that the others
-/// notice if their calls differ.
+/// Returns the facts of a call for the low bits of a slot's word: collective, root and length. Members
+/// compare them, to notice if their calls differ.
 #[inline]
 pub(crate) fn facts(collective: Collective, root: usize, bytes: u64) -> u64 {
     (collective as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Subarrays and distributed arrays (MPI 5.0, sections 5.1.3 and 5.1.4). Both are built dimension by
-//! dimension, the fastest first, and have the bounds of the whole array.
+//! dimension, beginning with the one along which elements are adjacent in memory, and have the bounds of the
+//! whole array.
 
 use crate::combiner::{Combiner, Width};
 use crate::construct::{LayoutDraft, too_large};
@@ -110,8 +111,8 @@ pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result
     draft.finish(old.facts.times(elements), darray_recipe(width, array, old))
 }
 
-/// Returns the indices of the dimensions, first the dimension in which adjacent elements are adjacent in
-/// memory.
+/// Returns the indices of the dimensions in the order of their strides: first the dimension along which
+/// elements are adjacent in memory.
 fn fastest_first(ndims: usize, order: i32) -> impl Iterator<Item = usize> {
     (0..ndims).map(move |step| if order == ORDER_C { ndims - 1 - step } else { step })
 }
@@ -183,9 +184,9 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// Deals out `size` slabs (all elements with one index in a dimension), `stride` bytes apart, to `processes`
-/// in turn, in blocks of `block` slabs. Returns the slabs that the process at `coordinate` gets, and their
-/// number. A block distribution is a cyclic one that ends after its first round.
+/// Distributes a dimension of `size` slabs (all elements with one index in it), `stride` bytes apart,
+/// cyclically over `processes` in blocks of `block` slabs. Returns the slabs of the process at `coordinate`,
+/// and their number. In a block distribution each process gets at most one block.
 fn distribute(
     slab: LayoutDraft<'_>,
     stride: i64,

@@ -91,8 +91,8 @@ fn span_of_value<B>(value: &mut B) -> Span {
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
 }
 
-/// An atomic machine word, with reads and writes of ordinary words of the same length. The addresses come
-/// from spans, whose makers promised that they are mapped.
+/// An atomic machine word, which can also be read and written as an ordinary word of the same length. Each
+/// `address` comes from a span, whose maker promised that it is mapped.
 trait AtomicWord: Sized + 'static {
     type Bits: Copy;
     fn at(address: usize) -> &'static Self;

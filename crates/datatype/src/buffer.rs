@@ -2,8 +2,8 @@
 //! Buffers: `count` elements of a layout at an address, read and written through packed offsets.
 //!
 //! A buffer without gaps, the most common, is an address and a length, without a layout and its reference
-//! count. The others rest on `walk`, which turns a packed range into *strips*: pieces of equal length at
-//! equal distances (`strip.rs`), for which the copy loops are specialised.
+//! count. All other buffers are accessed by `walk`, which turns a packed range into *strips*: pieces of equal
+//! length at equal distances (`strip.rs`), for which the copy loops are specialised.
 
 use crate::layout::{Layout, LayoutRun};
 use crate::strip::{Strip, gather, scatter};
@@ -144,8 +144,8 @@ impl Buffer {
     }
 
     /// Returns the layout of a buffer with gaps, and how many packed bytes of the elements at `base` the
-    /// buffer skips. None without gaps. Another process makes the same buffer from these values, `base` and
-    /// `bytes` (`from_parts`).
+    /// buffer skips. None without gaps. `from_parts` makes the same buffer in another process, given also
+    /// `base` and `bytes`.
     pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
@@ -291,8 +291,8 @@ impl Buffer {
         unsafe { Span::claim(self.base.wrapping_add_signed(first as isize), (end - first) as usize) }
     }
 
-    /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`, piece by piece, in typemap
-    /// order.
+    /// Calls `each` with the memory of packed bytes `[offset, offset + bytes)`: once for each contiguous
+    /// piece, in typemap order.
     pub fn pieces(&self, offset: usize, bytes: usize, mut each: impl FnMut(Span)) {
         self.walk(offset, bytes, |strip| {
             for piece in 0..strip.repeat {

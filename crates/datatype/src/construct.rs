@@ -159,8 +159,8 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
 /// The layout of a datatype that a constructor is making, without the recipe (constructor and arguments).
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
-    /// The data as loops and runs. They are borrowed from the datatype that the draft began with, as long as
-    /// they are the same as its data.
+    /// The data as loops and runs. They are borrowed from the datatype that the draft began with, until the
+    /// draft changes them.
     pub body: Cow<'a, Body>,
     pub size: i64,
     /// The offsets at which the data begin and end, including the padding of structs; None without data.

@@ -2,8 +2,8 @@
 //! Datatypes: a layout, the basic types in it, and the recipe by which it was made.
 //!
 //! Invariant: a datatype never changes once made, except for its committed flag; it is shared by `Arc`. Its
-//! content follows from its recipe, and so from its parts. Numbers that are often needed are computed when it
-//! is made.
+//! content follows from its recipe: the constructor and the arguments, among them other datatypes. Numbers
+//! that are often needed are computed when it is made.
 //!
 //! Read next: `construct.rs`, which makes derived datatypes, and `predefined.rs`.
 
@@ -262,8 +262,8 @@ impl Drop for Datatype {
 }
 
 impl Datatype {
-    /// Gives up the datatypes from which this one was made. Datatypes without another owner are moved to
-    /// `left`, whose caller frees them.
+    /// Gives up the datatypes from which this one was made. Those that have no other owner are moved to
+    /// `left`, and the caller frees them.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
         match std::mem::replace(&mut self.recipe.datatypes, OldTypes::Many(vec![])) {
@@ -294,8 +294,8 @@ impl Recipe {
     };
 
     /// Makes the recipe of a constructor. The last `displacements` of `numbers` are displacements in bytes,
-    /// the others are counts. In the `int` form these are MPI_Aints and ints, in the `_c` form all are
-    /// MPI_Counts.
+    /// the others are counts. In the `int` form displacements are of type MPI_Aint and counts of type int; in
+    /// the `_c` form all are MPI_Counts.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,

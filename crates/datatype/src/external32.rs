@@ -2,8 +2,8 @@
 //! external32: the standard's portable form of data, big-endian and without gaps (MPI 5.0, sections 5.3 and
 //! 14.5.2).
 //!
-//! Each basic element is converted alone, since its length may differ (MPI_LONG has 4 bytes). The native
-//! packed form is the form that `Buffer::pack` writes and `Buffer::unpack` reads.
+//! Each basic element is converted alone, since its lengths in the two forms may differ (MPI_LONG has 4 bytes
+//! in external32). The native packed form is the form that `Buffer::pack` writes and `Buffer::unpack` reads.
 
 use crate::basic::Basic;
 use crate::buffer::Buffer;

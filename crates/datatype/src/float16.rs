@@ -9,7 +9,7 @@
 #[repr(transparent)]
 pub(crate) struct Float16(u16);
 
-/// The number that adds 1 to the exponent of an `f32` when it is added to the bits.
+/// The number to add to the bits of an `f32` to make its exponent larger by 1.
 const EXPONENT: u32 = 1 << 23;
 /// The bits of the positive infinite `f32`.
 const INFINITE: i32 = 0x7f80_0000;

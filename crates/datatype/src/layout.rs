@@ -25,8 +25,8 @@ pub struct LayoutRun {
     pub stride: i64,
 }
 
-/// A loop around all runs, and around the loops inside this one. It repeats the runs `repeat` times, `stride`
-/// bytes apart.
+/// A loop of a layout. It repeats all that is inside it, the inner loops and the runs, `repeat` times,
+/// `stride` bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutLoop {
     pub repeat: u64,
@@ -139,7 +139,8 @@ impl Layout {
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
     }
 
-    /// Returns the layout as `6 + 2 loops + 4 runs` words, from which another process makes the same layout.
+    /// Returns the layout as words, from which another process makes the same layout: 6 words, then 2 more
+    /// for each loop and 4 more for each run.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.words());
         words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);
@@ -269,7 +270,7 @@ impl Body {
     }
 
     /// Calls `each` with the offset of every pass of the loops, in order. Each offset is computed from the
-    /// number of its pass, since rustc 1.95 with thin LTO miscompiled an odometer over `loops`
+    /// number of its pass, since rustc 1.95 with thin LTO miscompiled code that kept a counter for each loop
     /// (tests/programs/types.c, `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
         let passes = self.loops.iter().try_fold(1u64, |passes, l| passes.checked_mul(l.repeat));
@@ -332,7 +333,8 @@ impl Body {
     }
 
     /// Returns the number of data bytes, the offset of the first data byte in memory, and the end of the
-    /// last; None if they do not fit 63 bits, or if words from another process are malformed.
+    /// last. None if a number does not fit 63 bits, or if a run or loop is empty, as in malformed words of
+    /// another process.
     fn measure(&self) -> Option<(usize, i64, i64)> {
         let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
         for run in &self.runs {

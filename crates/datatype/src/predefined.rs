@@ -29,7 +29,7 @@ pub fn predefined_name(handle: u32) -> Option<&'static str> {
 }
 
 /// Returns the handle of the predefined datatype with this name, or with this alias, such as
-/// MPI_C_FLOAT_COMPLEX.
+/// MPI_C_FLOAT_COMPLEX; None if no predefined datatype has the name.
 pub fn predefined_handle(name: &str) -> Option<u32> {
     let alias = ALIASES.iter().find(|alias| alias.0 == name).map_or(name, |alias| alias.1);
     ENTRIES.iter().find(|entry| entry.1 == alias).map(|entry| entry.0)
@@ -51,7 +51,7 @@ const CLASSES: [(i32, &str, SizeTable); 3] = [
 ];
 
 /// Returns the predefined datatype of a class (MPI_TYPECLASS_INTEGER, ...) that has `size` bytes
-/// (MPI_Type_match_size).
+/// (MPI_Type_match_size). Errors: there is no such class, or no such datatype in it.
 pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     let Some((_, name, sizes)) = CLASSES.iter().find(|entry| entry.0 == class) else {
         fail!(
@@ -129,8 +129,8 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
     }
 }
 
-/// Makes a predefined datatype. `external_bytes` is the length in external32 of an element, or in a pair of
-/// its value. The index of a pair has the same length in both forms.
+/// Makes a predefined datatype. `external_bytes` is the length of an element in external32; for a pair, the
+/// length of its value, since its index has the same length in both forms.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| TypeFacts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {

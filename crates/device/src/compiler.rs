@@ -109,8 +109,9 @@ impl Compiler {
         })
     }
 
-    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device). If
-    /// the folder `cache` has the compiled code, it is taken from there; otherwise it is stored there.
+    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device), and
+    /// returns the code. The folder `cache` keeps the code of earlier calls, which is then not compiled
+    /// again.
     ///
     /// Errors (MPI_ERR_OTHER): the compiler's error.
     pub fn compile(&self, source: &CStr, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {

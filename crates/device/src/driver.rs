@@ -118,7 +118,7 @@ pub struct Driver {
     destroy: unsafe extern "C" fn(usize) -> Code,
     copy_async: CopyAsync,
     ordering: Option<StreamOrdering>,
-    /// The stream on which this crate copies, for each context by its address.
+    /// For each context, given by its address: the stream on which this crate copies.
     own: Mutex<BTreeMap<usize, usize>>,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
@@ -152,8 +152,8 @@ pub(crate) struct Api {
     needed: &'static str,
     /// The name of the type of streams in programs, such as `cudaStream_t`.
     pub stream_kind: &'static str,
-    /// The first word of a description of exported memory (`export.rs`), which says that this driver exported
-    /// the memory.
+    /// The first word of the record (`export.rs`) that describes exported memory. The word says that this
+    /// driver exported the memory.
     pub number: u64,
     compiler: &'static Dialect,
     is_hip: bool,
@@ -489,9 +489,8 @@ impl Driver {
 
 // Memory of other processes (`export.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
-    /// Makes the words of a description (for another process) of `span`: this process, the offset
-    /// in the allocation, the allocation's number, handle and address. None if the driver does not export the
-    /// memory, as for pools.
+    /// Describes `span` for another process: this process, the offset in the allocation, and the allocation's
+    /// number, handle and address. None if the driver does not export the memory, as for pools.
     pub(crate) fn export(&self, span: Span) -> Option<export::DescriptionWords> {
         let start = self.attribute_of::<u64>(RANGE_START, span.address())?;
         let number = self.attribute_of::<u64>(BUFFER_NUMBER, span.address())?;
@@ -557,7 +556,7 @@ impl Drop for CurrentContext<'_> {
 mod tests {
     use super::*;
 
-    /// Returns the error message of `load` when `file` is the only file of the driver.
+    /// Loads a driver from `file` alone, which is no driver. Returns the error message.
     fn said(api: &Api, file: &'static str) -> String {
         let files: &'static [&'static str] = Box::leak(Box::new([file]));
         let api: &'static Api = Box::leak(Box::new(Api { files, ..*api }));

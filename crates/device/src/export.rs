@@ -2,18 +2,17 @@
 //! Device memory that another process of the host copies directly, without host memory in between.
 //!
 //! A send of device memory has a stand-in in host memory (`abi/src/staging.rs`). `crate::export` does not
-//! copy the bytes into it, but writes a description of where they are. The receiver reads the description,
-//! opens the memory (`crate::copy_exported`, by the backend's IPC; opened memory stays open), and copies the
-//! bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device memory that
-//! it stands for.
-//! Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
+//! copy the bytes into it, but writes a record into it that says where the bytes are. The receiver reads the
+//! record, opens the memory (`crate::copy_exported`, by the backend's IPC; opened memory stays open), and
+//! copies the bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device
+//! memory that it stands for. Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// The number of words of a description of exported memory. One names the backend, one is the number of
-/// bytes, and the others are what the backend needs to open the memory.
+/// The number of words of the record that describes exported memory. One names the backend, one is the number
+/// of bytes, and the others are what the backend needs to open the memory.
 pub const DESCRIPTION_WORDS: usize = 16;
 pub(crate) type DescriptionWords = [u64; DESCRIPTION_WORDS - 2];
 
@@ -41,8 +40,8 @@ fn enter(stand_in: Span, user: Span, is_exported: bool) {
     entries().insert(stand_in.address(), StandIn { stand_in, user, is_exported, direct_bytes: 0 });
 }
 
-/// Writes a description that says where the device memory `user` is into its stand-in, and adds the stand-in
-/// to `ENTRIES`. Returns false if the stand-in is too short for a description.
+/// Writes into `stand_in` a record that says where the device memory `user` is, and adds the stand-in to
+/// `ENTRIES`. Returns false if the stand-in is too short for the record.
 pub(crate) fn write_description(stand_in: Span, user: Span, backend: u64, words: &DescriptionWords) -> bool {
     if stand_in.bytes() < DESCRIPTION_WORDS * 8 {
         return false;
@@ -54,8 +53,8 @@ pub(crate) fn write_description(stand_in: Span, user: Span, backend: u64, words:
     true
 }
 
-/// Whether the stand-in at `address` (host memory that stands for device memory) holds a description of
-/// exported memory.
+/// Whether the stand-in at `address` (host memory that stands for device memory) holds the record of exported
+/// memory in place of the bytes.
 pub fn is_exported(address: usize) -> bool {
     entries().get(&address).is_some_and(|entry| entry.is_exported)
 }
@@ -67,7 +66,7 @@ pub(crate) fn is_in_use(address: usize, bytes: usize) -> bool {
 }
 
 /// Revokes an export. Removes the entry of the stand-in at `address` from `ENTRIES`, and returns the stand-in
-/// and its device memory.
+/// and its device memory; None if there is no such entry.
 pub(crate) fn revoke(address: usize) -> Option<(Span, Span)> {
     entries().remove(&address).map(|entry| (entry.stand_in, entry.user))
 }

@@ -51,7 +51,8 @@ pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
     (x as u32, strips.len().clamp(1, 4096) as u32, lanes as u64)
 }
 
-/// A reduction of elements that are `stride` bytes apart, in the layout of the program's memory.
+/// A reduction of elements as they lie in the program's memory: `stride` bytes apart, and pairs with their
+/// padding.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelReduction {
     pub op: PredefinedOp,
@@ -206,7 +207,8 @@ mod tests {
         }
     }
 
-    /// Makes random numbers as bytes: some of any bits, some small, so that not all results are infinite.
+    /// Makes `bytes` bytes of random numbers, each with parts of `part` bytes. Some have any bits, others are
+    /// small, so that not all results are infinite.
     fn noise(bytes: usize, part: usize, seed: u64) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {

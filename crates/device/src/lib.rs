@@ -48,7 +48,7 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
-/// The first word of a description (`export.rs`) of exported memory of the backend `sentinel`.
+/// The first word of the record (`export.rs`) that describes exported memory of the backend `sentinel`.
 const SENTINEL_NUMBER: u64 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -123,8 +123,8 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
-/// Exports the device memory `user` to the receiver of a message, until `export::withdraw`, by a description
-/// in its stand-in in host memory. Returns false if the memory cannot be exported.
+/// Exports the device memory `user` to the receiver of a message, until `export::withdraw`: writes a record
+/// of it into `stand_in`, its stand-in in host memory. Returns false if the memory cannot be exported.
 ///
 /// Errors (MPI_ERR_BUFFER): the memory was freed, or its allocation has fewer bytes.
 pub fn export(stand_in: Span, user: Span) -> Result<bool> {

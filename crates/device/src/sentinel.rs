@@ -101,7 +101,8 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Returns the bytes of `span` at addresses that this file can access. Host memory is returned as it is.
+    /// Returns the span at which this file can access the bytes of `span`: in the second map for device
+    /// memory, otherwise `span` itself. Errors: the device memory was freed, or is shorter.
     fn inside(&self, span: Span) -> Result<Span> {
         match self.offset(span.address()) {
             Some(offset) if self.holds(span.address(), span.bytes())? => {
@@ -175,8 +176,8 @@ impl Sentinel {
 
 // Memory of other processes (`export.rs`).
 impl Sentinel {
-    /// Makes the words of a description (for another process) of `span`: this process, the memfd's
-    /// number and inode, and the offset. None if `span` is not device memory.
+    /// Describes `span` for another process: this process, the memfd's number and inode, and the offset. None
+    /// if `span` is not device memory.
     pub(crate) fn export(&self, span: Span) -> Result<Option<export::DescriptionWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Whether NVRTC compiles the kernels: `tests/kernels` runs this with NVIDIA's wheel.
+//! Tests whether NVRTC compiles the kernels. `tests/kernels` runs this test with NVIDIA's wheel.
 
 use outboard_device::compiler::{Compiler, NVRTC};
 use outboard_device::kernel::SOURCE;

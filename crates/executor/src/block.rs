@@ -31,18 +31,18 @@ use crate::engine;
 /// What a rank keeps of a schedule that it has started: the checked schedule, the table of sends in the
 /// arena, and memory for further starts.
 pub struct Program {
-    /// The schedule. It stays alive with the program, since `Executor` finds the program by its address.
+    /// The schedule. It lives as long as the program, which `Executor` finds by the schedule's address.
     pub schedule: Arc<Schedule>,
     /// The program's schedule after `Schedule::check`, with tables for the engine that drives its steps.
     pub plan: Arc<CheckedSchedule>,
     /// The number of this program (a stored schedule), unique in the job. Peers and proxies cache by it.
     pub id: u64,
     sends_at: u64,
-    /// The offset in the arena, and the number, of the words that encode the schedule for a proxy. None until
-    /// an operation has been offered to a proxy.
+    /// Where the arena holds the schedule encoded for a proxy: its offset, and its length in words. None
+    /// until an operation has been offered to a proxy.
     words: Option<(u64, u64)>,
-    /// Memory of instances (started schedules) that have ended, free for later starts. It is boxed, because
-    /// it moves at every start and end.
+    /// Memory of instances (started schedules) that have ended, free for later starts. Each block is boxed,
+    /// because it moves at every start and end.
     #[allow(clippy::vec_box)]
     pub idle: Vec<Box<InstanceBlock>>,
     /// The number of instances (started schedules) of this program that have not ended.
@@ -63,7 +63,7 @@ pub struct InstanceBlock {
     /// The bytes that the rank's steps send, or the bytes that they receive, copy and reduce, whichever is
     /// more. `Config::offload_bytes_min` is compared with it.
     pub moved_bytes: u64,
-    /// The length in bytes of the longest user's buffer outside the rank's arena; 0 if all lie inside.
+    /// The bytes of the longest of the user's buffers outside the rank's arena; 0 if all lie inside.
     pub private_bytes: u64,
     /// Whether the kernel lets other processes read the user's buffers that lie outside the arena. None until
     /// `attachable` has found out.
@@ -78,8 +78,8 @@ pub struct InstanceBlock {
     /// The offsets in the arena of copies that `stage` made: copies of bytes to send, for receivers that
     /// could not read the originals.
     copies: Vec<u64>,
-    /// The case for which `address` last chose where the bytes of sends lie: whether a proxy drives the
-    /// operation, and which processes can read the rank's private memory. None if `address` must choose anew.
+    /// What `address` last took into account: whether a proxy drives the operation, and which processes can
+    /// read the rank's private memory. None if `address` must choose anew.
     addressed: Option<(bool, Readers)>,
     /// Whether a proxy on another computer may take part. The parameters then give addresses of the rank's
     /// process, not offsets in the arena.
@@ -340,8 +340,8 @@ impl InstanceBlock {
         })
     }
 
-    /// Fills the block in with a start's parameters: the lengths of blocks, where operands lie, how many
-    /// bytes move. `address` later chooses the addresses of sends.
+    /// Fills in this instance's memory for a start: the lengths of blocks, where operands lie, how many bytes
+    /// move. `address` later chooses the addresses of sends.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         let for_remote_proxy = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
         if self.fits(start) && self.for_remote_proxy == for_remote_proxy {
@@ -393,7 +393,7 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Whether the kernel lets other processes read the user's buffers outside the arena. Asks it only once.
+    /// Whether the kernel lets others read the user's buffers outside the arena. Asks the kernel only once.
     pub fn attachable(&mut self) -> bool {
         *self.attachable.get_or_insert_with(|| {
             let mut all = true;
@@ -402,8 +402,8 @@ impl InstanceBlock {
         })
     }
 
-    /// Chooses where scratch buffers and the bytes of sends lie, and which sends are copied to the arena. For
-    /// a proxy (`offloaded`) short private sends are not copied, since the proxy would have to fetch them.
+    /// Chooses where scratch buffers and the bytes of sends lie, and which sends are copied to the arena. A
+    /// proxy (`offloaded`) copies no short private sends, since it would have to read them there first.
     pub fn address(&mut self, offloaded: bool, readers: Readers, executor: &mut ExecutorParts) -> Result<()> {
         if self.addressed == Some((offloaded, readers)) {
             return Ok(());

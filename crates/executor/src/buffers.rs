@@ -90,7 +90,8 @@ pub struct Spot {
     /// The length in bytes of every operand of the step. In a copy whose source and target differ in length
     /// it is the shorter length.
     pub bytes: u64,
-    /// For each operand of the step, where it begins in its buffer, in packed bytes.
+    /// Where each operand begins in its buffer, in packed bytes: left, right and target of a reduction,
+    /// source and target of a copy, or the one operand of a send or receive.
     pub at: [u64; 3],
     /// The lengths of source and target of a copy if they differ, which is an error. None if they are equal.
     pub unequal: Option<(u64, u64)>,
@@ -119,7 +120,7 @@ fn buffer_index(buffer: BufferId) -> usize {
 
 impl Buffers {
     /// Finds the byte at the packed offset `at` of a buffer. Returns its region, its offset in that region,
-    /// and the number of bytes from it to the region's end. None if the buffer is shorter.
+    /// and the number of bytes from this byte to the region's end. None if the buffer is shorter.
     pub fn locate(&self, buffer: BufferId, at: u64) -> Option<(&Region, u64, u64)> {
         let parts = self.parts.get(buffer_index(buffer))?;
         let index = match parts.len() {
@@ -177,8 +178,8 @@ impl Partitions {
         self.start(plan, BufferId::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
     }
 
-    /// Computes for each step where its operands begin and how long they are. Errors: the operands of a
-    /// reduction differ in length, or end within an element.
+    /// Stores in `spots` where the operands of each step begin and how long they are. Errors: the operands of
+    /// a reduction differ in length, or end within an element.
     pub fn spots(&self, plan: &CheckedSchedule, element_bytes: u64, spots: &mut Vec<Spot>) -> Result<()> {
         spots.clear();
         for (index, step) in plan.schedule.steps.iter().enumerate() {
@@ -333,8 +334,8 @@ pub fn parameters(
     }
 }
 
-/// Returns the base of a buffer with gaps as an offset in the arena. None unless all its bytes lie in one
-/// extent of the arena. The base itself may lie outside, even before the arena.
+/// Returns the base of a buffer with gaps as an offset in the arena. None unless all bytes of the buffer lie
+/// in one extent of the arena. The base itself may lie outside; before the arena the offset wraps.
 pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     let (layout, skip) = buffer.parts()?;
     let elements = (skip + buffer.bytes()).div_ceil(layout.size.max(1)) as i64;
@@ -395,7 +396,7 @@ pub fn bind_remote(
 }
 
 /// Makes the region of a buffer's part with gaps. `end` is where the part ends in the buffer, in packed
-/// bytes.
+/// bytes. None if `gaps` or `end`, which another process wrote, are invalid.
 fn with_gaps(gaps: Gaps, end: u64, layouts: &[Arc<Layout>], rank: LocalRank) -> Option<Region> {
     let layout = layouts.get(usize::try_from(gaps.layout).ok()?)?.clone();
     let (base, skip) = (gaps.base as usize, gaps.skip as usize);

@@ -110,7 +110,7 @@ pub struct Executor {
     /// The rank's proxy if it runs on another computer. None if it runs on this host, or if there is none.
     remote_proxy: Option<RemoteProxy>,
     /// The failed instances (started schedules) that have ended, each with the index of its program. They
-    /// stay in the directory until every receiver has seen that its send failed.
+    /// stay in the directory until the receivers of all their sends have seen the failure.
     unseen_failures: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
@@ -213,8 +213,8 @@ impl Executor {
         &mut self.allocator
     }
 
-    /// Starts an operation. Peers can find it from now on. The proxy gets it, or `poll` drives it. Errors:
-    /// class `NoMem`, or `Intern` if the buffers do not fit the schedule.
+    /// Starts an operation and returns its ticket. Peers can find the operation from now on. The proxy gets
+    /// it, or `poll` drives it. Errors: class `NoMem`, or `Intern` if the buffers do not fit the schedule.
     pub fn start(&mut self, mut start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
         for at in (0..self.unseen_failures.len()).rev() {
@@ -368,8 +368,9 @@ impl Executor {
         if progressed { Poll::Progressed } else { Poll::Idle }
     }
 
-    /// Sends and receives notes (the proxies' fixed-size messages) about this rank's operations. Returns
-    /// whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Sends and receives notes (messages between executors) about this rank's operations. Returns whether
+    /// any note was sent or received. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it
+    /// lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
         let moved = far.exchange(port, reach, |event, reads| {

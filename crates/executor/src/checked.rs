@@ -32,8 +32,8 @@ impl EdgeStep {
 pub struct CheckedSchedule {
     /// The schedule, which has passed `Schedule::check`.
     pub schedule: Arc<Schedule>,
-    /// For each step, the number of steps that must finish before it may start. Steps whose bytes it follows
-    /// as they come do not count.
+    /// For each step, the number of other steps that must finish before it may start. A step whose bytes it
+    /// may use while they still arrive does not count.
     pub waits: Vec<u32>,
     /// All steps that send, sorted by receiver, then by the edge's number. The rank writes this table into
     /// its arena, where peers search it.
@@ -130,16 +130,16 @@ impl CheckedSchedule {
         &self.followers[self.followers_from[index] as usize..self.followers_from[index + 1] as usize]
     }
 
-    /// Returns the steps whose progress limits `step`: it may handle as many bytes as each of them has
-    /// finished.
+    /// Returns the steps that `step` follows while they run: `step` may process its first n bytes once each
+    /// of them has finished n bytes.
     pub fn streams(&self, step: u32) -> &[u32] {
         let index = step as usize;
         &self.streams[self.streams_from[index] as usize..self.streams_from[index + 1] as usize]
     }
 }
 
-/// Returns the blocks that a step's action writes, and their index among its operands. None for a send, which
-/// writes no blocks.
+/// Returns the index, among the operands of a step's action, of the blocks that the action writes, and these
+/// blocks. None for a send, which writes no blocks.
 pub fn written(action: &Action) -> Option<(usize, Blocks)> {
     match *action {
         Action::Send { .. } => None,
@@ -149,8 +149,8 @@ pub fn written(action: &Action) -> Option<(usize, Blocks)> {
     }
 }
 
-/// Returns the blocks that a step's action reads or writes. A reduction has left, right and into, a copy from
-/// and into, a send or receive one.
+/// Returns the blocks that a step's action reads or writes: for a reduction `left`, `right` and `into`, in
+/// this order; for a copy `from` and `into`. A send or receive has only the first element.
 pub fn operands(action: &Action) -> [Option<Blocks>; 3] {
     match *action {
         Action::Send { from, .. } => [Some(from), None, None],

@@ -10,7 +10,7 @@ use telemetry::Choice;
 pub struct OffloadTerms {
     /// The value of the setting OUTBOARD_OFFLOAD.
     pub setting: Offload,
-    /// What the operation's start asks for (`Start::offload`).
+    /// What `Start::offload` of this operation asks for: a proxy, no proxy, or a choice by length.
     pub start: Offload,
     /// The number of bytes that the rank's steps of the operation move.
     pub bytes: u64,
@@ -18,14 +18,14 @@ pub struct OffloadTerms {
     pub bytes_min: u64,
     /// Whether the rank has any step in the schedule. A proxy gets no schedule without steps.
     pub has_steps: bool,
-    /// Whether some edge (a send and its receive) to another host is carried as a message. A proxy cannot
-    /// carry messages.
+    /// Whether the operation sends a message to another host, or receives one from there. A proxy cannot drive
+    /// an operation that has such messages.
     pub has_messages: bool,
 }
 
 impl OffloadTerms {
-    /// Returns whether the setting and the operation's start want a proxy, and why. `Choice::is_proxy` tells
-    /// the first.
+    /// Returns the reason why the setting and the operation's start ask for a proxy, or for the rank.
+    /// `Choice::is_proxy` says which of the two.
     pub fn asks(&self) -> Choice {
         match (self.setting, self.start) {
             (Offload::Off, _) => Choice::Off,

@@ -4,12 +4,12 @@
 use crate::Offload;
 use tuning::{INLINE_BYTES_MAX, Tuning};
 
-/// The bounds by which a rank or a proxy chooses how to carry operations out: lengths in bytes, times,
-/// numbers.
+/// The settings and limits of a rank's or proxy's executor: lengths in bytes, times, and numbers of things
+/// kept.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The setting OUTBOARD_OFFLOAD, which overrides `Start::offload`: `Off` wins over everything, `On` wins
-    /// over `Auto`.
+    /// The setting OUTBOARD_OFFLOAD. `Off` here or in `Start::offload` forbids a proxy. Otherwise `On` in
+    /// either of the two asks for a proxy whatever the length.
     pub offload: Offload,
     /// The fewest bytes that the rank's steps of an operation must move for `Offload::Auto` to take a proxy.
     pub offload_bytes_min: u64,
@@ -17,13 +17,14 @@ pub struct Config {
     pub measures: bool,
     /// The most bytes that one step moves before other steps and other operations get their turn.
     pub chunk_bytes: u64,
-    /// The most bytes of a send from private memory that the rank copies to its arena, where the receiver
-    /// reads them without a system call.
+    /// The length in bytes up to which the rank copies a send from private memory to its arena, where the
+    /// receiver reads the bytes without a system call.
     pub inline_bytes_max: u64,
-    /// The most bytes of a send to another host that the rank copies to its arena, so that the operation can
-    /// end before the receiver has the bytes.
+    /// The length in bytes up to which the rank copies a send to another host to its arena, so that the
+    /// operation can end before the receiver has the bytes.
     pub far_copy_bytes_max: u64,
-    /// The most contiguous runs that an operation's datatypes may have in all for a proxy to carry it out.
+    /// The most contiguous runs in all of an operation's datatypes together. Operations with more runs stay
+    /// with the rank, and do not go to its proxy.
     pub layout_runs_max: usize,
     /// The time in milliseconds after which a proxy whose heartbeat stands still counts as stalled, and is
     /// killed.

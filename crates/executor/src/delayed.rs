@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Notes of a proxy that can wait. A note is a fixed-size message between proxies, or between a proxy and a
-//! rank of another host. A note for which nobody waits goes with the next bytes to the same process. A
-//! question for bytes is dropped if the bytes come first, which some ranks send unasked. Each note leaves in
-//! time, since a sender keeps its copies until the note has come.
+//! The notes (fixed-size messages to a proxy or a rank of another host) that a proxy sends later. A note for
+//! which no process waits leaves together with the next bytes to its receiver. A question for bytes is
+//! dropped if the server sends the bytes unasked. No note waits longer than `LATER`, since a sender keeps
+//! copies of its bytes until the receiver's note confirms them.
 
 use crate::memory::{Driver, Reach};
 use crate::note::{Note, NoteKind, NoteOutcome};
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The longest time for which a note (a fixed-size message) waits for bytes to the same process: 1 ms, in
 /// nanoseconds. In tests it is a number of calls of `take_due`.
 const LATER: u64 = if cfg!(test) { 4 } else { 1_000_000 };
-/// The most notes (fixed-size messages) that wait. The bound is below 64, since a rank's operations wait for
-/// each other once 64 of them are unsettled.
+/// The most notes (fixed-size messages) that wait at a time. It is below 64: a rank with 64 ended but
+/// unconfirmed operations ends no further one before notes confirm it.
 const NOTES_MAX: usize = 16;
 
 /// The notes (fixed-size messages to other hosts) that a process has not sent yet, in the order in which they
@@ -21,8 +21,8 @@ const NOTES_MAX: usize = 16;
 #[derive(Default)]
 pub(crate) struct DelayedNotes {
     notes: VecDeque<(u64, u32, Note)>,
-    /// The ranks whose servers (the processes that send their bytes) have sent bytes before they were asked,
-    /// and probably will again.
+    /// The numbers of ranks whose server (the process that sends a rank's bytes) has sent bytes unasked, and
+    /// probably will do so again.
     unasked_senders: HashSet<u32>,
     #[cfg(test)]
     turns: u64,
@@ -39,8 +39,8 @@ impl DelayedNotes {
         self.unasked_senders.contains(&question.sender)
     }
 
-    /// Learns that a server has sent bytes unasked (`note`). If the receiving step took the bytes (`taken`),
-    /// the question for them is dropped.
+    /// Records that a server has sent bytes unasked and described them by `note`. Drops the waiting question
+    /// for these bytes if the receiving step took them (`taken`).
     pub fn note_unasked(&mut self, note: &Note, taken: NoteOutcome) {
         self.unasked_senders.insert(note.sender);
         if taken == NoteOutcome::Accepted {

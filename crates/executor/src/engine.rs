@@ -35,7 +35,7 @@ use sys::Span;
 use telemetry::{Counter, Event};
 use transport::shm::LocalRank;
 
-/// The number of looks at a peer's directory in a row that may end as `Lookup::Unclear`. After more, the
+/// The most times in a row that reading a peer's directory may give `Lookup::Unclear`. After one more, the
 /// directory counts as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
 
@@ -58,8 +58,8 @@ pub struct Execution {
     /// The version number of the parameters from which a proxy has made `buffers` and `peers`.
     pub version: u64,
     states: Vec<StepState>,
-    /// For each step that receives, where its send was found last: the number of the sender's program (its
-    /// stored schedule), and the sender's step.
+    /// For each step that receives, where the driver found the matching send at the last start: the
+    /// identifier of the sender's stored schedule (`Head::Program`), and the index of the sender's step.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
@@ -75,7 +75,8 @@ pub struct Execution {
     taken_cpu: u64,
     /// The sends and receives, to and from other hosts, that are carried as messages. None if there are none.
     remote: Option<Box<remote::Remote>>,
-    /// The receives from other hosts whose bytes this driver asks for (fetches). None if there are none.
+    /// The state of the operation's fetched sends and receives, to and from other hosts: the receive's driver
+    /// asks for the bytes. None if there are none.
     fetches: Option<Box<fetch::Fetches>>,
     /// The steps that this driver drives, where the rank and its proxy on another computer divide the
     /// operation. None if one driver drives all steps.
@@ -97,17 +98,18 @@ struct StepState {
     is_complete: bool,
     /// Whether the step has finished.
     finished: bool,
-    /// Whether the steps that wait for this one may start. It has finished, or it is a send whose bytes are
-    /// in a copy.
+    /// Whether the steps that wait for this one may start. True if this step has finished, or is a send whose
+    /// receiver reads a copy of the bytes.
     is_free: bool,
-    /// Whether the step no longer needs the user's buffers. Its followers may start, or it is a send from a
-    /// scratch buffer.
+    /// Whether the step no longer needs the user's buffers. True if the steps that wait for it may start, or
+    /// if it sends from a scratch buffer.
     is_local: bool,
-    /// Whether the step is a receive that has finished, but of whose end the sender may not know yet.
+    /// Whether the step is a receive that has all its bytes, but stays active because the sender may not know
+    /// that yet.
     settling: bool,
     /// Whether the user's reduction function is being called for the step.
     calling: bool,
-    /// The number of looks at the peer's directory in a row that ended as `Lookup::Unclear`.
+    /// The number of times in a row that reading the peer's directory has given `Lookup::Unclear`.
     unclear: u32,
     /// The send that belongs to this receive. None until it is found, and for other steps.
     source: Option<SendSource>,
@@ -135,12 +137,14 @@ pub enum Progress {
     Moved,
     /// The operation has become locally complete: the user's buffers are free. Its record says so.
     Local,
-    /// All steps are finished. The operation's record says so, unless another driver's steps go on.
+    /// All steps that this driver drives are finished. The operation's record says so, unless another driver
+    /// still has steps of the operation to finish.
     Finished,
     /// The receiver of the send `step` cannot read its bytes. The rank must allocate a copy in its arena
     /// (`Execution::stage`).
     Stage { step: u32 },
-    /// The user's reduction function is to be called for `step`. The call ends with `Execution::called`.
+    /// The user's reduction function must combine the bytes at `left` into those at `into`, for the blocks of
+    /// `step`, whose numbers are `blocks`. `Execution::called` ends the call.
     Call { step: u32, left: Span, into: Span, blocks: Range<u64> },
 }
 
@@ -205,8 +209,8 @@ impl Execution {
         }
     }
 
-    /// Prepares to drive on from the words of the operation's record, after another driver has certainly died
-    /// or stopped.
+    /// Prepares to continue the operation from the words of its record, after another driver has certainly
+    /// died or stopped.
     pub fn resume(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         self.is_void = self.record.fault().is_some_and(Fault::voids);
@@ -250,7 +254,8 @@ impl Execution {
     }
 
     /// Drives every step that can go on, at most a chunk of bytes each. A fault is stored in the operation's
-    /// record, and the other steps go on, so that no peer hangs. Errors: another driver must go on.
+    /// record, and the other steps go on, so that no peer hangs. Errors: this driver cannot go on, so another
+    /// driver must.
     pub fn poll(&mut self, reach: &Reach) -> Result<Progress, Stop> {
         let mut moved = false;
         let mut index = 0;
@@ -315,9 +320,9 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores in the operation's record when the operation ended, and the processor time that its driver
-    /// took. That time counts from the start of this operation, or from the end of another operation if that
-    /// came later.
+    /// Stores in the operation's record the time at which the operation ended, and the processor time that
+    /// its driver took: since the driver started this operation, or since it last ended another one, if that
+    /// is later.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();
@@ -429,8 +434,8 @@ impl Execution {
         }
     }
 
-    /// Returns how many bytes `step` may have handled so far, since it follows other steps byte by byte, and
-    /// whether all these steps have finished.
+    /// Returns how many bytes `step` may have processed by now, and whether all steps that it follows byte by
+    /// byte have finished. Until then `step` must not process more bytes than these steps.
     fn limit(&self, step: u32) -> (u64, bool) {
         let total = self.buffers.spots[step as usize].bytes;
         let mut limit = (total, true);
@@ -443,8 +448,8 @@ impl Execution {
         limit
     }
 
-    /// Marks that a step needs the user's buffers no more. With `is_free` the steps that wait for it may
-    /// start, too.
+    /// Marks that a step no longer needs the user's buffers. With `is_free`, also lets the steps that wait
+    /// for it start.
     fn close(&mut self, step: u32, is_free: bool) {
         let state = &mut self.states[step as usize];
         if !std::mem::replace(&mut state.is_local, true) {
@@ -482,8 +487,8 @@ impl Execution {
         self.settle_later(step);
     }
 
-    /// Keeps a finished fetched receive active until the sender's server knows of its end. The operation does
-    /// not end before.
+    /// Keeps a finished fetched receive active until the sender's server knows of its end. The operation
+    /// cannot end before that.
     fn settle_later(&mut self, step: u32) {
         if self.fetches.is_some()
             && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
@@ -507,8 +512,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Marks a failed step as ended in the word at which its peer looks, so that the peer does not wait for
-    /// it.
+    /// Stores, in the word that the peer reads, that a failed step has ended, so that the peer does not wait
+    /// for the step.
     fn give_up(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
@@ -537,7 +542,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Wakes the processes that wait for a send: the drivers of its receiver on this host or, without `to`,
+    /// Wakes the processes that wait for a send: the receiver `to` and that rank's proxy or, without `to`,
     /// this rank's server.
     fn wake(&self, to: Option<LocalRank>, reach: &Reach) {
         match to {
@@ -546,8 +551,8 @@ impl Execution {
         }
     }
 
-    /// Stores in the operation's record that `done` bytes of a step are done. Returns whether the step has
-    /// finished (`complete`).
+    /// Stores in the operation's record that `done` bytes of a step are done, and with `complete` that all
+    /// are. Returns `Finished` with `complete`, else `Moved`.
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<StepProgress, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);

@@ -9,9 +9,11 @@ use transport::shm::unmapped;
 /// Why an instance (a started schedule) or a step of it fails. Ranks are named by their numbers in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Rank `peer` sends `sent` bytes where the receive expects `expected`: the ranks gave different counts.
+    /// Rank `peer` sends `sent` bytes where the receive expects `expected` bytes: sender and receiver passed
+    /// different counts to MPI.
     Truncated { peer: u32, sent: u64, expected: u64 },
-    /// Source and target of a copy within the rank differ in length.
+    /// In a copy within the rank, the source has `from` bytes and the target `into` bytes, which are not
+    /// equal.
     Unequal { from: u64, into: u64 },
     /// The words that `peer` wrote to shared memory are none that a working rank writes.
     Corrupt { peer: u32, what: Corruption },
@@ -90,8 +92,8 @@ impl Fault {
         }
     }
 
-    /// Whether only this driver meets the fault. If a proxy meets it, the rank drives the operation on
-    /// instead.
+    /// Whether the fault hinders only this driver, while another driver may carry the operation out. If a
+    /// proxy has such a fault, the rank takes over the operation.
     pub fn is_of_driver(self) -> bool {
         matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })
     }
@@ -103,7 +105,7 @@ impl Fault {
     }
 
     /// Whether this fault says that the kernel refuses all private memory of `peer`. If so, `peer` can copy
-    /// what it sends to its arena.
+    /// the bytes of its sends to its arena, where others can read them.
     pub fn refuses(self, peer: u32) -> bool {
         // EFAULT means memory of a device, or no memory.
         matches!(self, Fault::Unreachable { peer: whose, code } if whose == peer && code != 14)

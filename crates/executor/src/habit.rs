@@ -11,7 +11,8 @@ use sys::clock::now;
 const WAITING_PER_WORK: u64 = 4;
 const SURE: u8 = 3;
 
-/// Whether the rank mostly computed during the last operations of a schedule. One exception changes nothing.
+/// Counts how often the rank computed during the last operations of a schedule, up to `SURE`. The rank
+/// probably computes again if the count exceeds `SURE / 2`.
 #[derive(Debug)]
 pub struct Habit(u8);
 
@@ -50,7 +51,8 @@ pub struct MeasuredStart {
 }
 
 impl Waits {
-    /// Notes that the rank begins (`begins`) or ends a wait in an MPI call, at the time `at` in nanoseconds.
+    /// Records that the rank begins (`begins`) or ends a wait in an MPI call, at the time `at` in
+    /// nanoseconds.
     pub fn wait(&mut self, begins: bool, at: u64) {
         if !begins && self.since != 0 {
             self.sum += at.saturating_sub(self.since);
@@ -58,8 +60,8 @@ impl Waits {
         self.since = if begins { at } else { 0 };
     }
 
-    /// Returns the present time if the round of progress that begins now counts as waiting: an operation is
-    /// measured, and no wait has begun. None otherwise.
+    /// Returns the present time if the round of progress that begins now must be added to the waiting time.
+    /// None if no operation is measured, or if a wait has begun, whose time counts anyway.
     pub fn step(&self) -> Option<u64> {
         (self.measured > 0 && self.since == 0).then(now)
     }
@@ -93,14 +95,15 @@ impl Waits {
     }
 }
 
-/// The number of calls that a trial times by the rank, and then as many by the proxy, before it compares the
-/// two. It is mostly a multiple of the number of calls in one step of an MPI program.
+/// The number of calls that a trial times in the way in use, and then in the other way (by the rank instead
+/// of its proxy, or the reverse). It is a multiple of 1, 2, 3, 4 and 6, common numbers of calls in one step
+/// of an MPI program.
 const WINDOW: usize = 12;
 /// How many calls are not timed after a trial has begun to time the rank or the proxy, since these calls open
 /// connections and fill caches.
 const FIRST: usize = 2;
-/// How many calls a trial makes at least in the way that is not in use (by the rank, or by the proxy). After
-/// them it may give that way up early, because it is far slower.
+/// The fewest calls that a trial makes in the way that it tries (by the rank, or by its proxy). After so many
+/// calls it may stop early, because that way is far slower.
 const EARLY: usize = 6;
 /// The number of calls between the first trial and the second, which compare the rank with its proxy. The
 /// number grows fourfold with each trial.
@@ -108,17 +111,18 @@ const LOOK_MIN: u64 = 120;
 /// The most calls between two trials, which compare the rank with its proxy.
 const LOOK_MAX: u64 = 1 << 15;
 
-/// Finds out which of two ways to carry out operations, by the rank or by its proxy, makes the program's
-/// steps shorter. It times the calls of one way, then those of the other, from each operation's start to the
-/// next.
+/// Finds out whether the program's steps are shorter if the proxy (the first way) or the rank (the second
+/// way) executes operations. It times calls of one way, then of the other, each from an operation's start to
+/// the next start.
 #[derive(Debug)]
 pub struct Trial {
-    /// Whether the second way was the faster one in the last trial.
+    /// Whether the rank (the second way) was faster than the proxy (the first way) in the last trial. False
+    /// before the first trial.
     is_second_faster: bool,
     phase: Phase,
     /// The time at which the last call started, in nanoseconds; 0 before the first call.
     started: u64,
-    /// The number of calls between the end of the next trial and the trial after it.
+    /// The number of calls between the end of the next trial and the start of the trial after it.
     look: u64,
     /// Whether the rank computed during these operations when the trial began. If that changes, the trial
     /// begins anew.
@@ -129,11 +133,11 @@ pub struct Trial {
 enum Phase {
     /// No trial is under way. The next one begins after this many calls.
     Rest(u64),
-    /// The way in use is being timed. For each call so far, the time at which it ended, in nanoseconds after
-    /// the calls that are not timed.
+    /// The trial times the way in use. For each call so far: the nanoseconds from the end of the first
+    /// `FIRST` calls to the end of this call.
     Present(Vec<u64>),
-    /// The other way is being timed. The list holds the times of the way in use. The numbers are the time of
-    /// the other way so far, and its calls so far.
+    /// The trial times the other way. The fields are the list of the way in use (as in `Present`), the time
+    /// of the other way so far in nanoseconds, and the number of its calls so far.
     Compared(Vec<u64>, u64, usize),
 }
 
@@ -144,8 +148,9 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Returns whether the call that starts at the time `now` is to go the second way. `computes` says
-    /// whether the rank computes during these operations. When it changes, all measurements are discarded.
+    /// Returns whether the rank, not the proxy, executes the operation that starts at the time `now`.
+    /// `computes` says whether the rank computes during these operations. When it changes, all measurements
+    /// are discarded.
     pub fn next(&mut self, now: u64, computes: bool) -> bool {
         if computes != self.computes {
             *self = Trial { computes, ..Trial::default() };
@@ -177,8 +182,8 @@ impl Trial {
     }
 }
 
-/// What is learnt about one kind of message: whether the rank computes while one is under way, and whether
-/// the rank or its proxy carries them faster.
+/// What the executor has learnt about one kind of message: whether the rank computes while such messages are
+/// under way, and whether the rank or its proxy carries them faster.
 #[derive(Debug, Default)]
 pub struct MessageHabit {
     habit: Habit,
@@ -188,8 +193,8 @@ pub struct MessageHabit {
 }
 
 impl MessageHabit {
-    /// Notes that a message starts at the time `now`. Returns whether a proxy is to carry it. Messages that
-    /// are under way together all go one way.
+    /// Records that a message starts at the time `now`. Returns whether a proxy should carry it. If other
+    /// messages of this kind are under way, the answer is the same as for these.
     pub fn start(&mut self, now: u64) -> bool {
         if self.under_way == 0 {
             self.is_slower = self.trial.next(now, self.habit.computes());
@@ -198,8 +203,8 @@ impl MessageHabit {
         self.pays()
     }
 
-    /// Notes that a message has ended. `measure` is called to tell the habit whether the rank computed
-    /// meanwhile.
+    /// Records that a message has ended. Calls `measure`, which tells the habit whether the rank computed
+    /// during the message.
     pub fn end(&mut self, measure: impl FnOnce(&mut Habit)) {
         self.under_way = self.under_way.saturating_sub(1);
         measure(&mut self.habit);
@@ -231,8 +236,8 @@ mod tests {
         assert!(!habit.start(now), "the rank only waits");
     }
 
-    /// Plays calls: `step` returns how long a call takes, by its number and its way. Returns how many calls
-    /// went the second way.
+    /// Simulates `calls` calls. `step` returns how long a call takes, from its number and whether it goes the
+    /// second way (by the rank). Returns how many calls went the second way.
     fn play(trial: &mut Trial, calls: u64, step: impl Fn(u64, bool) -> u64) -> u64 {
         let mut now = 1_000_000;
         let mut others = 0;
@@ -283,8 +288,8 @@ mod tests {
         assert!(others < 40, "{others} of 360");
     }
 
-    /// Tells `habit` of an operation that took `lasted` nanoseconds, of which the rank waited for the last
-    /// `waited`.
+    /// Tells `habit` of an operation that took `lasted` nanoseconds. During the last `waited` nanoseconds of
+    /// these the rank waited.
     fn measure(habit: &mut Habit, lasted: u64, waited: u64) {
         let mut waits = Waits::default();
         let at = now() - lasted;

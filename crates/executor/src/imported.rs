@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The memory of ranks that a proxy on another computer (a data processing unit) has imported, and reaches by
-//! RDMA.
+//! The memory of ranks that a proxy on another computer (a DPU) has imported, and reaches by RDMA.
 //!
 //! The proxy's segment mirrors the host's. A rank's record lies there at its offset in the rank's arena, and
-//! is fetched once for each set of parameters. Scratch lies on both sides: the proxy reads it in the mirror
-//! and writes it to both. User's buffers lie with the rank alone.
+//! the proxy fetches it once for each set of parameters. Scratch buffers lie in the rank's arena and in the
+//! mirror: the proxy reads the mirror, and writes both. The user's buffers lie in the rank's memory alone.
 //!
 //! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
 //! `done` that counts them, the bytes of steps that follow. The rank learns of the changes by an announcement
 //! that follows them, other processes only when the changes have arrived (`is_settled`). `published` stays in
 //! the mirror: a rank that drives the instance on publishes anew.
-//! Read next: `caller/export.rs` (the rank's side), `transport/import.rs`.
+//!
+//! Read next: `caller/export.rs` (what the rank does), `transport/import.rs`.
 
 use crate::fault::{Corruption, Fault};
 use crate::note::{to_bytes, to_words};
@@ -26,8 +26,8 @@ use transport::shm::{Arena, LocalRank};
 
 /// The most ranges of memory that a rank exports to a proxy on another computer for one instance.
 pub(crate) const RANGES_MAX: usize = 120;
-/// The most extents (parts that are mapped as a whole) of a rank's arena, besides the first, with which the
-/// rank can still export instances.
+/// The most extents (parts that are mapped as a whole) that a rank's arena may have besides the first. A rank
+/// with more extents exports no instances.
 pub(crate) const EXTENTS_MAX: usize = 64;
 /// The most bytes of a user's buffers that travel in a note, so that its receiver need not fetch them. In
 /// tests it is so small that some buffers are longer.
@@ -38,25 +38,29 @@ pub(crate) const ARENA: u64 = 1 << 62;
 
 /// How a proxy reads and writes what ranks have exported. This is a trait because tests simulate it.
 pub trait Import {
-    /// Takes up the connection to a rank under the name of its endpoint. `heartbeat` is where `beat` writes.
-    /// Returns false if the name makes no sense (`Importer::add_rank`).
+    /// Adds a rank, whose exporter's endpoint has the name `name`. `heartbeat` is the rank's word to which
+    /// `beat` writes. Returns false if the name is not valid (`Importer::add_rank`).
     fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
     /// Whether the memory of a rank is out of reach for good (`Importer::is_lost`).
     fn is_lost(&self, rank: u32) -> bool;
-    /// Reads pieces of what a rank exports, one after the other, to `to`. A piece is an exported range, an
-    /// offset in it, and a length. Returns whether the bytes are there (`Importer::read`).
+    /// Reads parts of a rank's exported memory into `to`, one after the other. Each element of `pieces` is an
+    /// exported range, the offset in it, and the length in bytes. Returns false if the rank is lost
+    /// (`Importer::read`).
     fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool;
-    /// Writes `from` to pieces of what a rank exports, one after the other. A piece is an exported range, an
-    /// offset in it, and a length. Returns false if the rank is out of reach (`Importer::write`).
+    /// Writes the bytes `from` to parts of a rank's exported memory, one after the other. Each element of
+    /// `pieces` is an exported range, the offset in it, and the length in bytes. Returns false if the rank is
+    /// lost (`Importer::write`).
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
-    /// Has a rank look at what was written to it before (`Importer::announce`).
+    /// Makes a rank look at what this proxy has written to the rank's memory before (`Importer::announce`).
     fn announce(&mut self, rank: u32);
-    /// Starts a read of pieces of what a rank exports: of each an exported range, an offset in it, and a
-    /// length. The read holds their bytes, one piece behind the other (`Importer::start_read`).
+    /// Starts to read parts of a rank's exported memory. Each element of `pieces` is an exported range, the
+    /// offset in it, and the length in bytes. The returned read holds their bytes, one after the other
+    /// (`Importer::start_read`).
     fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead;
     /// Waits until no read of these ranges of a rank is under way (`Importer::finish_reads`).
     fn finish_reads(&mut self, rank: u32, ranges: &[ExportedRange]);
-    /// Starts to find out when all writes to ranks so far have arrived (`Importer::start_settling`).
+    /// Starts a check whether all writes to ranks so far have arrived. `is_settled` returns true once they
+    /// have (`Importer::start_settling`).
     fn start_settling(&mut self);
     /// Whether all writes to ranks before the last `start_settling` have arrived (`Importer::is_settled`).
     fn is_settled(&mut self) -> bool;
@@ -119,7 +123,7 @@ impl Import for Importer {
 pub trait Export {
     /// Returns the name of the endpoint at which a proxy reaches this rank's memory (`Exporter::name`).
     fn name(&self) -> &[u8];
-    /// Exports a piece of memory. Returns its key and address, or None if that is refused
+    /// Exports the memory `span`. Returns its key and address, or None if the exporter refuses it
     /// (`Exporter::export`).
     fn export(&mut self, span: Span) -> Option<ExportedRange>;
     /// Takes back the access to an exported range (`Exporter::revoke`).
@@ -149,13 +153,14 @@ impl Export for Exporter {
 /// What a rank knows about its proxy on another computer.
 pub(crate) struct RemoteProxy {
     pub exporter: Box<dyn Export>,
-    /// The number by which notes are sent to the proxy.
+    /// The number of the proxy's endpoint, to which the rank sends notes (fixed-size messages).
     pub endpoint: u32,
     /// Whether the proxy has confirmed that this rank has joined.
     pub is_welcome: bool,
 }
 
-/// The memory of ranks on another computer, of which this proxy may read and write what they have exported.
+/// The memory of ranks on another computer. This proxy may read and write the parts that the ranks have
+/// exported.
 pub(crate) struct ImportedMemory {
     importer: RefCell<Box<dyn Import>>,
     ranks: RefCell<HashMap<LocalRank, RankExports>>,
@@ -186,7 +191,8 @@ pub(crate) struct InlineValue {
 }
 
 impl InlineValue {
-    /// Returns the bytes of a piece of the rank's memory. None if this value does not hold them.
+    /// Returns the `bytes` bytes at the address `address` of the rank's process. None if this value does not
+    /// hold them all.
     fn find(&self, (address, bytes): (usize, usize)) -> Option<&[u8]> {
         let at = usize::try_from((address as u64).checked_sub(self.address)?).ok()?;
         self.bytes.get(at..at.checked_add(bytes)?)
@@ -199,8 +205,8 @@ impl ImportedMemory {
         ImportedMemory { importer: RefCell::new(importer), ranks, unannounced }
     }
 
-    /// Takes up the connection to a rank that joins, by the name of its endpoint. Returns false if the name
-    /// makes no sense.
+    /// Adds a rank that joins, whose exporter's endpoint has the name `name`. `heartbeat` is the rank's word
+    /// for this proxy's heartbeat. Returns false if the name is not valid.
     pub fn add_rank(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
         self.ranks.borrow_mut().insert(rank, RankExports::default());
         self.importer.borrow_mut().add_rank(rank.peer(), name, heartbeat)
@@ -211,8 +217,8 @@ impl ImportedMemory {
         self.importer.borrow().is_lost(rank.peer())
     }
 
-    /// Adds the ranges that a rank exports for the instance whose record lies at `at`. Returns false if the
-    /// rank has not joined, or if the instance has some already.
+    /// Adds the ranges and values that a rank exports for the instance whose record lies at `at`. Returns
+    /// false, and adds nothing, if the rank has not joined or the instance was added before.
     pub fn add_instance(&self, rank: LocalRank, at: u64, submission: &Submission) -> bool {
         let Some(mut known) = self.exports_of(rank) else { return false };
         let is_new = known.exports.iter().all(|export| export.at != at);
@@ -226,8 +232,8 @@ impl ImportedMemory {
         is_new
     }
 
-    /// Forgets the copied values of an instance, once the user may change its buffers: a later instance may
-    /// have the same buffers with other bytes.
+    /// Forgets the copied values of an instance, once the user may change the buffers that they come from. A
+    /// later instance may have the same buffers with other bytes.
     pub fn forget_values(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.exports_of(rank) {
             known
@@ -251,8 +257,8 @@ impl ImportedMemory {
         (offset < ARENA).then_some(ARENA + offset)
     }
 
-    /// Reads pieces of a rank's memory to `to`, one after the other. A piece is an address in the rank's
-    /// process and a length.
+    /// Reads parts of a rank's memory into `to`, one after the other. Each element of `pieces` is an address
+    /// in the rank's process and a length in bytes.
     pub fn read(&self, rank: LocalRank, pieces: &[(usize, usize)], to: Span) -> Result<(), Fault> {
         if let &[piece] = pieces
             && self.with_value(rank, piece, |value| to.write(value))
@@ -263,7 +269,8 @@ impl ImportedMemory {
         self.check_reached(rank, self.importer.borrow_mut().read(rank.peer(), &places, to))
     }
 
-    /// Starts to read a piece of a rank's memory: an address in the rank's process and a length.
+    /// Starts to read a part of a rank's memory. `piece` is its address in the rank's process and its length
+    /// in bytes. The returned read holds the bytes.
     pub fn start_read(&self, rank: LocalRank, piece: (usize, usize)) -> Result<PendingRead, Fault> {
         let (read, handle) = PendingRead::new(piece.1);
         if self.with_value(rank, piece, |value| handle.store(0, Block::of(value).span())) {
@@ -272,16 +279,16 @@ impl ImportedMemory {
         Ok(self.importer.borrow_mut().start_read(rank.peer(), &self.find_ranges(rank, &[piece])?))
     }
 
-    /// Calls `with` with the bytes of a piece of a rank's memory, if a copy of them came with the note about
-    /// the operation. Returns false if none came.
+    /// Calls `with` with the bytes at `piece` (an address in the rank's process and a length) if a copy of
+    /// these bytes came in the note that submitted the operation. Returns false if no copy came.
     fn with_value(&self, rank: LocalRank, piece: (usize, usize), with: impl FnOnce(&[u8])) -> bool {
         let Some(known) = self.exports_of(rank) else { return false };
         let mut values = known.exports.iter().flat_map(|export| &export.values);
         values.find_map(|value| value.find(piece)).map(with).is_some()
     }
 
-    /// Writes `from` to pieces of a rank's memory, one after the other. A piece is an address in the rank's
-    /// process and a length.
+    /// Writes the bytes `from` to parts of a rank's memory, one after the other. Each element of `pieces` is
+    /// an address in the rank's process and a length in bytes.
     pub fn write(&self, rank: LocalRank, pieces: &[(usize, usize)], from: Span) -> Result<(), Fault> {
         let places = self.find_ranges(rank, pieces)?;
         self.check_reached(rank, self.importer.borrow_mut().write(rank.peer(), &places, from))
@@ -314,8 +321,8 @@ impl ImportedMemory {
         self.write_at(rank, record.offset_of(step, Field::Published), &published.to_ne_bytes())
     }
 
-    /// Writes to the rank why the instance has failed, and the proxy's times. If the instance has not failed
-    /// here, a fault of the rank's own steps stays.
+    /// Writes the instance's fault and the proxy's times to the rank. Without a fault here it writes only the
+    /// times, so that it does not overwrite a fault of the rank's own steps.
     pub fn write_report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let first = if record.fault().is_some() { Head::Fault } else { Head::Completed };
         let bytes: Vec<u8> = record.words_from(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -328,8 +335,9 @@ impl ImportedMemory {
         self.write_at(rank, record.at() + 8 * Head::Claim as u64, &claim.to_ne_bytes())
     }
 
-    /// Waits until no read of what a rank exports for an instance is under way. After the receiver has
-    /// withdrawn or failed, reads can be under way that nobody waits for.
+    /// Waits until no read of the ranges that a rank exports for an instance is under way. Some reads can
+    /// still be under way although the operation does not need them, after its receiver has withdrawn or
+    /// failed.
     pub fn finish_reads(&self, rank: LocalRank, at: u64) {
         if let Some(known) = self.exports_of(rank)
             && let Some(export) = known.exports.iter().find(|export| export.at == at)
@@ -344,7 +352,7 @@ impl ImportedMemory {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())
     }
 
-    /// Notes that the next `announce_all` must tell `rank` to look at its instances.
+    /// Adds `rank` to the ranks that the next `announce_all` tells to look at their instances.
     pub fn announce(&self, rank: LocalRank) {
         self.unannounced.borrow_mut().insert(rank);
     }
@@ -356,7 +364,8 @@ impl ImportedMemory {
         self.unannounced.borrow_mut().drain().for_each(|rank| importer.announce(rank.peer()));
     }
 
-    /// Starts to find out when all writes to ranks so far have arrived.
+    /// Starts a check whether all writes to ranks so far have arrived. `is_settled` returns true once they
+    /// have.
     pub fn start_settling(&self) {
         self.importer.borrow_mut().start_settling();
     }
@@ -386,8 +395,8 @@ impl ImportedMemory {
         RefMut::filter_map(self.ranks.borrow_mut(), |ranks| ranks.get_mut(&rank)).ok()
     }
 
-    /// Returns for each piece of memory the exported range that holds it. Errors: the rank has exported no
-    /// such memory.
+    /// Returns, for each element of `pieces` (an address and a length), the exported range that holds it, the
+    /// offset in that range, and the length. Errors: the rank has exported no such memory.
     fn find_ranges(
         &self,
         rank: LocalRank,
@@ -411,8 +420,8 @@ impl ImportedMemory {
     }
 }
 
-/// Makes the words behind a note of kind `Join`: the name of the rank's endpoint for memory, and where the
-/// heartbeat goes.
+/// Makes the words that follow a note of kind `Join`: the name of the endpoint of the rank's exporter, and
+/// the range to which the proxy writes its heartbeat.
 pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
@@ -431,8 +440,8 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
     Some((to_bytes(name, bytes as usize), heartbeat))
 }
 
-/// What a rank tells its proxy on another computer when it gives the proxy an instance: the words behind a
-/// note of kind `Submit`.
+/// What a rank tells its proxy on another computer when it gives the proxy an instance: the words that follow
+/// a note of kind `Submit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
     /// The stamp of the instance's record: how often the record was used, and the operation's number.

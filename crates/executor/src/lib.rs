@@ -5,12 +5,12 @@
 //! The driver of an instance reads the records of the peers. It writes its own record, and the `done` words
 //! of the sends from which it has received.
 //!
-//! Invariants: a step is finished for its owner before its bytes may be overwritten, and every step can be
-//! run again. So a rank that has nothing but the record can take over from a proxy that died between any two
-//! stores.
+//! Invariants: the bytes of a step may be overwritten only after its record says that the step is finished,
+//! and every step can be run again. So a rank that has only the record can take over from a proxy that died
+//! between any two stores.
 //!
 //! Read next: `start.rs` (what an operation is), `record.rs` (what lies in shared memory), `engine.rs` (how
-//! an instance is driven), `caller.rs` (the rank's side), `proxy.rs` (the proxy's loop).
+//! an instance is driven), `caller.rs` (what the rank does), `proxy.rs` (the proxy's loop).
 #![forbid(unsafe_code)]
 
 mod block;

@@ -26,10 +26,11 @@ use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 /// enough that the system calls cost little.
 const BOUNCE_BYTES: usize = 256 << 10;
 
-/// The index in a rank's `scalars` of the word for a failed map: how many bytes the rank could not map the
-/// last time.
+/// The index, in a rank's `scalars`, of the word that holds the number of bytes that the rank tried to map
+/// when it last failed to map memory.
 const UNMAPPED_BYTES: usize = 1;
-/// The index in a rank's `scalars` of the word for a failed map: the system's error code of the last time.
+/// The index, in a rank's `scalars`, of the word that holds the system's error code when the rank last failed
+/// to map memory.
 const UNMAPPED_CODE: usize = 2;
 
 /// The process that drives an operation, and so reads and writes for it.
@@ -41,7 +42,7 @@ pub enum Driver {
     Proxy(u32),
 }
 
-/// A piece of memory that holds packed bytes of a buffer, and the way in which this process reaches it.
+/// Memory that holds packed bytes of a buffer, and the way in which this process reaches it.
 #[derive(Clone, Debug)]
 pub enum Region {
     /// Memory that this process can address: its own memory, or a mapped arena.
@@ -78,7 +79,7 @@ pub struct RemoteLayout {
 }
 
 /// Selects one of three bounce buffers, through which bytes go that cannot be copied directly. Spans that are
-/// in use together need different ones.
+/// in use together need different buffers.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounce {
     /// The buffer for the source of a copy, or the left operand of a reduction.
@@ -102,8 +103,8 @@ pub struct Reach {
     /// processes.
     pub imported: Option<ImportedMemory>,
     arenas: Box<[OnceCell<Arena>]>,
-    /// For each rank, the process id under which this process last reached its private memory. Any other id
-    /// must be tested first.
+    /// For each rank, the process id at which this process last reached the rank's private memory. If the
+    /// rank's page has another id, this process tests that id before it uses it.
     reached: Box<[Cell<u32>]>,
     bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,
@@ -274,8 +275,8 @@ impl Reach {
         }
     }
 
-    /// Returns why rank `to` cannot receive from `rank`: it could not map `rank`'s arena. None if it has told
-    /// of no such fault.
+    /// Returns the fault that rank `to` has reported if `to` cannot map `rank`'s arena, and so cannot receive
+    /// from `rank`. None if `to` has reported no such fault.
     #[inline]
     pub(crate) fn unmapped_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
         if self.segment.job().unmapped.load(Ordering::Acquire) == 0 {
@@ -313,8 +314,8 @@ impl Reach {
         }
     }
 
-    /// Notes that a rank on another computer must be told to look at its instances, since its memory was
-    /// written.
+    /// Remembers that this proxy must tell `rank`, on another computer, to look at its instances, since the
+    /// proxy has written to the rank's memory.
     pub(crate) fn announce(&self, rank: LocalRank) {
         if let Some(imported) = &self.imported {
             imported.announce(rank);
@@ -337,8 +338,8 @@ impl Reach {
         }
     }
 
-    /// Whether a receive's driver may start to write to the buffer: the rank has not withdrawn the receive.
-    /// The rank is told before the first byte.
+    /// Whether a receive's driver may start to write to the buffer: true unless the rank has withdrawn the
+    /// receive. For a message, a driver on another computer first tells the rank that it starts.
     pub(crate) fn claim(&self, rank: LocalRank, record: &InstanceRecord) -> bool {
         let is_first = record.claim().is_none();
         let may_start = record.start_receive();
@@ -366,8 +367,8 @@ impl Reach {
         imported.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
     }
 
-    /// Whether a note (a message) reports progress that could not be written to its rank, because this
-    /// process can no longer reach that rank.
+    /// Whether a note (a message) reports an instance's progress that this process could not write to the
+    /// rank of the instance, because it can no longer reach that rank.
     pub(crate) fn reports_unknown(&self, note: &Note) -> bool {
         let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {
@@ -378,8 +379,9 @@ impl Reach {
         self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank))
     }
 
-    /// Returns a span of this process with the bytes `[offset, offset + bytes)` of a region, at most
-    /// `BOUNCE_BYTES` unless it is local. The span is valid until the next fetch with the same bounce buffer.
+    /// Returns a span of this process with the bytes `[offset, offset + bytes)` of a region. `bytes` is at
+    /// most `BOUNCE_BYTES` unless the region is local. The span is valid until the next fetch with the same
+    /// bounce buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
         if let Region::Local(span) | Region::Mirrored { span, .. } = region {
             return Ok(span.slice(offset as usize, bytes as usize));
@@ -475,7 +477,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Returns the most bytes for which `fetch` can be asked.
+    /// Returns the most bytes that one call of `fetch` can return from any kind of region.
     pub fn fetch_bytes_max(&self) -> u64 {
         BOUNCE_BYTES as u64
     }
@@ -498,8 +500,8 @@ impl Reach {
         Ok(whole.slice(which as usize * BOUNCE_BYTES, BOUNCE_BYTES))
     }
 
-    /// Calls `access` to read or write private memory of a rank's process. Before the first call it tests
-    /// whether the process id is really that rank's: on this host it may belong to another process.
+    /// Calls `access` with the process id of a rank, to read or write private memory of that process. Before
+    /// the first call it tests that the id is right, since another process on this host may have it.
     fn attach(&self, rank: LocalRank, access: impl FnOnce(u32) -> io::Result<()>) -> Result<(), Fault> {
         let refused = Fault::Unreachable { peer: rank.peer(), code: 1 };
         #[cfg(test)]

@@ -13,18 +13,19 @@ use transport::route_fabric::Exposed;
 /// What notes need of the network: packets, which keep their order between two processes, and reads by RDMA
 /// of memory that another process has exposed. This is a trait because tests simulate it.
 pub trait EdgePort {
-    /// Sends a packet to the endpoint `to`. `fill` writes its `bytes` bytes of payload. Returns whether it
-    /// left.
+    /// Sends a packet with `bytes` bytes of payload, which `fill` writes, to the endpoint `to`. Returns
+    /// whether the packet was sent.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
     /// Whether `send` would now take a packet with `bytes` bytes of payload to the endpoint `to`, as far as
     /// is known.
     fn has_room(&mut self, to: u32, bytes: usize) -> bool;
-    /// Calls `each` with the next packet that has come and its source. Returns false if there is none.
+    /// Takes the next packet that has come, and calls `each` with the source's endpoint, the header and the
+    /// payload. Returns false if no packet has come.
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
     /// Returns the most bytes of payload that a packet can have.
     fn payload_bytes_max(&self) -> usize;
-    /// Exposes memory to peers until the lease is dropped; until then the memory stays mapped. Returns the
-    /// key, the name of the endpoint, and the lease, or None if the provider refuses.
+    /// Exposes memory to peers until the lease is dropped. The caller keeps the memory mapped until then.
+    /// Returns the memory's key, the name of this endpoint, and the lease. None if the provider refuses.
     fn expose(&mut self, span: Span) -> Option<(RemoteRange, Box<[u8]>, Lease)>;
     /// Registers memory into which `pull` reads, until the lease is dropped. Returns None if the provider
     /// refuses.
@@ -107,8 +108,8 @@ impl EdgePort for transport::route_fabric::Port {
 }
 
 /// What a note means. R is the driver of an edge's receiving instance. S is the edge's server: the sending
-/// rank's proxy, or that rank. P is a proxy on another computer than its ranks (`imported.rs`), and K a rank
-/// of P, which P answers by `Import::announce`.
+/// rank's proxy, or that rank. P is a proxy on another computer than its ranks (`imported.rs`), and K is one
+/// of these ranks. The answer `announce` is P's call of `Import::announce`.
 ///
 /// | kind | from, to | meaning | data behind it | answer |
 /// |---|---|---|---|---|
@@ -263,7 +264,7 @@ impl Note {
         to.write(&bytes);
     }
 
-    /// Decodes a packet: returns the note, and the data behind it. Returns None if the packet is no note.
+    /// Decodes a packet: returns the note, and the data after the note. None if the packet is no note.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use NoteKind::*;
         let kinds = [
@@ -318,7 +319,7 @@ impl Note {
     }
 }
 
-/// Sends a note to the endpoint `to`, with words as the data behind it. Returns whether it left.
+/// Sends a note, followed by `words`, to the endpoint `to`. Returns whether the packet was sent.
 pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: &[u64]) -> Sent {
     port.send(to, &note.header(), NOTE_BYTES + 8 * words.len(), |span| {
         note.write(span.slice(0, NOTE_BYTES));
@@ -343,7 +344,7 @@ pub(crate) fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
     all
 }
 
-/// Reads the data behind a note as words.
+/// Reads the data after a note as 64-bit words. Ignores bytes at the end that are no whole word.
 pub(crate) fn words(data: Span) -> Vec<u64> {
     let mut bytes = vec![0; data.bytes()];
     data.read(&mut bytes);

@@ -18,7 +18,7 @@ pub struct Parameters {
     pub reduction: Option<Reduction>,
     /// How the schedule's input, and its output, is cut into blocks.
     pub cuts: [Cut; 2],
-    /// For the input and for the output buffer, the pieces of memory of which it consists, in their order.
+    /// The parts of the input buffer, then those of the output buffer, in the order of their bytes.
     pub parts: [Vec<PartParameters>; 2],
     /// For each scratch buffer, its offset in the rank's arena.
     pub scratch: Vec<u64>,
@@ -28,8 +28,8 @@ pub struct Parameters {
     pub peers: Vec<u32>,
 }
 
-/// A part of a buffer: a range of its packed bytes that lies in one piece of memory. It begins where the part
-/// before it ends.
+/// A part of a buffer: a range of its packed bytes that lies in one place. Each part begins where the part
+/// before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartParameters {
     /// The offset, in packed bytes of the buffer, at which the part ends.
@@ -45,8 +45,7 @@ pub enum PartLocation {
     Arena(u64),
     /// The part begins at this address of the rank's process, outside the arena.
     Private(u64),
-    /// The part consists of elements with gaps, as of a strided datatype. It is a range of their packed
-    /// bytes.
+    /// The part is a range of the packed bytes of elements with gaps, as of a strided datatype.
     Gaps(Gaps),
 }
 
@@ -149,7 +148,7 @@ impl<'a> Words<'a> {
         Some(taken)
     }
 
-    /// Takes a list from the words: its length, then its entries.
+    /// Takes a list from the words: its length, then its entries. None if fewer words are left.
     fn list(&mut self) -> Option<&'a [u64]> {
         let count = self.next()?;
         self.take(count)

@@ -27,22 +27,22 @@ use telemetry::Counter;
 use transport::route_fabric::Port;
 use transport::shm::{LocalRank, RankPage, Segment, State, cma};
 
-/// The index in a rank's `scalars` of the word that says whether its proxy can reach its private memory:
-/// `REACHED`, `REFUSED`, or 0 if untried.
+/// The index in a rank's `scalars` of the word that says whether the rank's proxy can reach the rank's
+/// private memory: `REACHED`, `REFUSED`, or 0 if the proxy has not tried.
 pub const VERDICT: usize = 0;
 /// The value of `VERDICT` if the proxy could reach the rank's private memory.
 pub const REACHED: u64 = 1;
 /// The value of `VERDICT` if the proxy could not reach the rank's private memory.
 pub const REFUSED: u64 = 2;
-/// The index in a rank's `scalars` of the count of its operations that its proxy has ended or returned. The
-/// proxy first stores the end in the operation's record, and then raises the count.
+/// The index in a rank's `scalars` of the number of the rank's operations that the proxy has ended or
+/// returned. The proxy first stores the end in the operation's record, and then raises the number.
 pub const ENDED: usize = 8;
-/// The index in a rank's `scalars` of the count of its operations that its proxy has returned, because it
-/// could not drive them to the end.
+/// The index in a rank's `scalars` of the number of the rank's operations that the proxy has returned,
+/// because it could not drive them to the end.
 pub const RETURNS: usize = 9;
 
-/// The most schedules, and the most idle operations, that a proxy keeps for further starts. When there are
-/// more, it drops them all.
+/// The most schedules, and the most finished operations, that a proxy keeps for further starts. When one of
+/// the two lists is full, the proxy empties that list.
 const MEMORY_MAX: usize = 1024;
 /// The most words that an encoded schedule, or an operation's parameters, may have. A rank that states more
 /// is broken.
@@ -56,8 +56,9 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// Runs a proxy: drives what its ranks submit, and sleeps when it has nothing to do. Returns when its ranks
 /// have left, the job is ended, or its parent process has died.
 ///
-/// `open` opens the endpoint to other hosts. `memory` reaches the ranks if they are on another computer.
-/// Errors: the network cannot be had or is lost (MPI_ERR_PROC_ABORTED), or an arena cannot be mapped.
+/// `open` opens the endpoint to other hosts. `memory` accesses the memory of ranks on another computer; None
+/// if the ranks are on this one. Errors: the network cannot be opened or is lost (MPI_ERR_PROC_ABORTED), or
+/// an arena cannot be mapped.
 pub fn run(
     segment: &Segment,
     index: u32,
@@ -128,8 +129,8 @@ fn has_ended(process: &ProcessHandle) -> bool {
     process.ended(Some(Duration::ZERO)).unwrap_or(false)
 }
 
-/// A process that drives instances (started schedules) for ranks of its host. `run` is its main loop; tests
-/// call `poll` themselves.
+/// A process that drives instances (started schedules) for the ranks that it serves. `run` is its main loop;
+/// tests call `poll` themselves.
 pub struct Proxy {
     index: u32,
     reach: Reach,
@@ -192,7 +193,8 @@ impl Proxy {
         self.reach.imported.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
     }
 
-    /// Takes newly submitted operations, and drives each operation once. Returns whether anything moved.
+    /// Takes newly submitted operations, and drives each operation once. Returns whether any operation was
+    /// taken or has advanced.
     pub fn poll(&mut self) -> bool {
         if self.dead {
             return false;
@@ -203,9 +205,9 @@ impl Proxy {
         moved
     }
 
-    /// Sends and receives notes (fixed-size messages about operations and sends of its ranks) between hosts.
-    /// Returns whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it
-    /// lives.
+    /// Sends and receives notes: fixed-size messages between hosts about the operations of the proxy's ranks.
+    /// Returns whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process that still lives cannot be
+    /// reached.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         if self.dead {
             return Ok(false);
@@ -325,7 +327,9 @@ impl Proxy {
         taken
     }
 
-    /// Prepares to drive the operation whose record lies at `offset` of the rank's arena.
+    /// Prepares to drive the operation whose record lies at `offset` of the rank's arena, and returns its
+    /// execution. Errors: the words of the record, schedule or parameters are corrupt, or their memory cannot
+    /// be mapped.
     fn adopt(&mut self, rank: LocalRank, offset: u64) -> std::result::Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let arena = self.reach.arena(rank)?.clone();

@@ -2,13 +2,13 @@
 //! What lies in shared memory: the record of an instance (one started schedule), and each rank's directory,
 //! in which peers find the record.
 //!
-//! A record has 24 words of head and 4 words for each step. The owning rank links it into the directory and
-//! unlinks it. The driver writes `published`, `done` and `state`. The receiver of a send writes that send's
-//! `done`. Peers read the record's first cache line once.
+//! A record has 24 words of head and 4 words for each step. The rank that started the instance links the
+//! record into its directory and unlinks it. The driver writes `published`, `done` and `state`. The receiver
+//! of a send writes that send's `done`.
 //!
 //! Invariants: a reader may follow a stale link into a record that is in use for another operation. So the
-//! owner clears the `stamp` (incarnation and sequence) before it changes the record, and writes it last. A
-//! reader trusts only what it has read between two equal stamps.
+//! rank clears the `stamp` (incarnation and sequence) before it changes the record, and writes the new stamp
+//! last. A reader trusts only what it has read between two equal stamps.
 
 use crate::checked::{EdgeStep, pair};
 use crate::fault::{Corruption, Fault};
@@ -33,8 +33,8 @@ pub const BYTES: u64 = GIVEN_UP - 1;
 /// The bit of a send's `Address` word that says that the other bits are an offset in the sender's arena.
 /// Without it they are an address in the sender's process.
 pub const IN_ARENA: u64 = 1 << 63;
-/// The bit of a send's `Address` word that says, with `IN_ARENA`, that the bytes there are a copy, which the
-/// driver packs.
+/// The bit of a send's `Address` word that says, with `IN_ARENA`, that a copy lies there, into which the
+/// sender's driver copies the send's bytes.
 pub const STAGED: u64 = 1 << 62;
 /// The bit of a send's `Total` word that marks a message, not a part of a collective. Its receive takes as
 /// many bytes as fit.
@@ -186,7 +186,7 @@ impl InstanceRecord {
     }
 
     /// Returns how many of a send's `bytes` bytes are published, and whether these are all. Errors: why rank
-    /// `peer` has given the send up, or that its word is corrupt.
+    /// `peer` has given the send up, or that the send's `Published` word is corrupt.
     #[inline]
     pub fn published(&self, step: u32, bytes: u64, peer: u32) -> Result<(u64, bool), Fault> {
         let word = self.step(step, Field::Published).load(Ordering::Acquire);
@@ -317,7 +317,7 @@ pub enum Lookup {
     Here(InstanceRecord, u64),
     /// The operation is certainly not in the directory.
     Absent,
-    /// The directory changed during the look: look again.
+    /// The directory changed while it was read, so the caller must look up the operation again.
     Unclear,
 }
 

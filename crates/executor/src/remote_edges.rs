@@ -2,15 +2,15 @@
 //! Edges between hosts in a job with proxies: which notes (fixed-size messages) processes exchange, and who
 //! answers. An edge is a send and its receive.
 //!
-//! The receive's driver asks the *server* of the sending rank: its proxy, or that rank once the proxy is
-//! gone. The server sends short edges, and bytes outside of arenas, in packets. It exposes the rest, which
-//! the driver reads by RDMA. The driver stores its `done` and reports it. The server stores the send's
-//! `done`, and acknowledges. Only then may the instance end.
+//! The receive's driver asks the *server* of the sending rank: that rank's proxy, or the rank once the proxy
+//! is gone. The server sends short edges, and bytes outside of arenas, in packets. It exposes other bytes,
+//! which the driver reads by RDMA. The driver stores its `done` and reports it. The server stores the send's
+//! `done`, and confirms. Only then may the receiver's instance end.
 //!
-//! Invariants: every note may come twice; when a driver or server dies, another goes on by the words of the
-//! records; only its driver writes to a receiver's buffer, so that no bytes of a dead driver come late.
+//! Invariants: every note may come twice; another driver or server can go on by the words of the records;
+//! only the receive's driver writes to its buffer, so that no bytes of a dead driver come late.
 //!
-//! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
+//! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender).
 
 use crate::delayed::DelayedNotes;
 use crate::memory::{Driver, Reach};
@@ -27,37 +27,38 @@ use sys::{Block, Span};
 use telemetry::Counter;
 use transport::route::{Pull, Sent};
 
-/// The most bytes of reads from one server that are under way at once. Whatever else the server sends
-/// meanwhile, such as its own questions, waits behind these bytes in the network.
+/// The most bytes that the reads from one server fetch at once. It bounds how long other packets of that
+/// server wait in the network behind these bytes.
 const READING_BYTES_MAX: usize = 256 << 10;
 
-/// A note about a whole operation: the endpoint that gets it or sent it, the note, and the words behind it.
+/// A note about a whole operation: the endpoint that gets it or sent it, the note, and the words that follow
+/// the note.
 pub(crate) type InstanceNote = (u32, Note, Vec<u64>);
 
 /// What a rank or a proxy needs for sends to and receives from other hosts: notes (fixed-size messages),
-/// reads by RDMA, and its role as a server.
+/// reads by RDMA, and the state of its server.
 #[derive(Default)]
 pub(crate) struct RemoteEdges {
     /// The notes (fixed-size messages about sends) that wait to leave, each with the number of the endpoint
     /// that gets it.
     pub outbox: VecDeque<(u32, Note)>,
-    /// The notes of a proxy that report what it has written to ranks on another computer. They return to
-    /// `outbox` when that has arrived.
+    /// The notes of a proxy that report what the proxy has written to ranks on another computer. They move
+    /// back to `outbox` when the written bytes have arrived.
     unsettled: UnsettledNotes,
     /// The notes (fixed-size messages) to send between a rank and its proxy on another computer. They leave
     /// before the notes in `outbox`.
     pub notes_out: VecDeque<InstanceNote>,
-    /// The notes that have come from a rank, or from its proxy on another computer, until this process acts
-    /// on them.
+    /// The notes that have come, from a rank to its proxy on another computer or the other way, and on which
+    /// this process has not acted yet.
     pub notes_in: VecDeque<InstanceNote>,
     pub server: Server,
-    /// The bytes that servers have sent before they were asked, for steps that have not started.
+    /// The bytes that servers have sent unasked, for steps that have not started yet.
     pub unasked: UnaskedNotes,
     delayed: DelayedNotes,
     /// The reads by RDMA that have not started yet.
     reads: VecDeque<EdgeRead>,
-    /// The reads by RDMA that are under way. Each has the lease that keeps its memory registered with the
-    /// network.
+    /// The reads by RDMA that are under way. Each has the lease that keeps the read's target memory
+    /// registered with the network.
     reading: Slab<(EdgeRead, Lease)>,
 }
 
@@ -81,7 +82,8 @@ pub(crate) struct EdgeRead {
 
 /// What `RemoteEdges::exchange` reports to the driver of an operation.
 pub(crate) enum EdgeEvent<'a> {
-    /// A note has come, with the endpoint that sent it and the data behind it.
+    /// A note has come. The fields are the endpoint that sent it, the note, and the data that follows the
+    /// note.
     Note(u32, &'a Note, Span),
     /// A read by RDMA has ended. The flag says whether all its bytes have come.
     ReadEnded(&'a EdgeRead, bool),
@@ -98,8 +100,8 @@ impl EdgeEvent<'_> {
 }
 
 impl RemoteEdges {
-    /// Takes over the notes (fixed-size messages) and reports that the driver of an operation wants to send.
-    /// Some may wait (`delayed.rs`).
+    /// Takes what the driver of an operation has to send: notes (fixed-size messages), and the report that a
+    /// send has published its first bytes. Delays some of the notes (`delayed.rs`).
     pub fn take_outgoing(&mut self, all: impl Iterator<Item = Outgoing>, reach: &Reach) {
         for outgoing in all {
             let (to, note, is_awaited) = match outgoing {
@@ -121,9 +123,10 @@ impl RemoteEdges {
         }
     }
 
-    /// Does one round of exchange with other hosts: receives notes, learns which reads have ended, calls
-    /// `arrived` with what concerns operations, sends notes, and starts reads. Returns whether anything
-    /// moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Does one round of exchange with other hosts: receives notes, sends notes and starts reads. Calls
+    /// `arrived` with each note about an operation and with each read that has ended. Returns whether
+    /// anything came, left or ended. Errors (MPI_ERR_PROC_ABORTED): a process that still lives cannot be
+    /// reached.
     pub fn exchange(
         &mut self,
         port: &mut impl EdgePort,
@@ -195,8 +198,8 @@ impl RemoteEdges {
         Ok(moved)
     }
 
-    /// Whether a note between a rank and its proxy on another computer waits to be sent. It must leave before
-    /// the rank's next MPI call.
+    /// Whether a note (a fixed-size message) between a rank and its proxy on another computer waits to be
+    /// sent. A rank must send it before it returns to the MPI program.
     pub fn has_urgent_notes(&self) -> bool {
         !self.notes_out.is_empty()
     }
@@ -206,14 +209,15 @@ impl RemoteEdges {
         self.delayed.nap_max()
     }
 
-    /// Whether this process has work as a server that no doorbell will announce. Bytes that wait for room in
-    /// the network do not count.
+    /// Whether this process, as a server, has work for which no doorbell will wake it. Bytes that wait for
+    /// room in the network do not count.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.server.has_work(reach) || self.unsettled.has_any()
     }
 }
 
-/// The notes that a proxy on another computer holds back until what it has written to its ranks has arrived.
+/// The notes that a proxy on another computer holds back until the bytes that it has written to its ranks
+/// have arrived there.
 #[derive(Default)]
 struct UnsettledNotes {
     /// The notes that were held back after the last `ImportedMemory::start_settling`. They wait for the next
@@ -225,8 +229,9 @@ struct UnsettledNotes {
 }
 
 impl UnsettledNotes {
-    /// Announces to ranks what was written to them. Moves the notes that report such writes out of `outbox`,
-    /// and back into it once the writes have arrived. Questions and refusals report no writes and stay there.
+    /// Makes ranks look at what this proxy has written to them. Moves the notes that report such writes out
+    /// of `outbox`, and back once the writes have arrived. Questions and refusals report no writes, and
+    /// remain in `outbox`.
     fn settle(&mut self, reach: &Reach, outbox: &mut VecDeque<(u32, Note)>) {
         let Some(imported) = &reach.imported else { return };
         imported.poll();
@@ -256,7 +261,7 @@ impl UnsettledNotes {
 }
 
 /// Sends the notes (fixed-size messages) in `outbox`. If the bytes for a question have already come unasked,
-/// calls `arrived` with them instead. Returns whether anything moved.
+/// calls `arrived` with these bytes instead. Returns whether any note was sent or any such bytes were found.
 fn send_notes(
     port: &mut impl EdgePort,
     reach: &Reach,
@@ -303,8 +308,8 @@ fn acknowledge(port: &mut impl EdgePort, ended: &[EdgeRead], reading: &Slab<(Edg
     }
 }
 
-/// Starts reads by RDMA as far as `READING_BYTES_MAX` and the network allow. Returns whether any has left the
-/// queue.
+/// Starts waiting reads by RDMA as far as `READING_BYTES_MAX` and the network allow. Returns whether any read
+/// has started or failed.
 fn start_reads(
     port: &mut impl EdgePort,
     reads: &mut VecDeque<EdgeRead>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The sender's side of edges between hosts (an edge is a send and its receive). A server sends the published
-//! bytes of its host's ranks to the drivers of receives that asked for them, or exposes them for RDMA.
+//! What a server does for sends to other hosts. It sends the published bytes of its host's ranks to the
+//! drivers of the receives, which have asked for them, or exposes the bytes for RDMA.
 //!
-//! Invariants: all that a server keeps may be lost, since a second question makes it anew; a send's bytes are
-//! read between two looks at the stamp of its record.
+//! Invariants: all that a server keeps may be lost, since the driver then asks again; when the server has
+//! read a send's bytes, it checks that the stamp of the send's record has not changed.
 //!
 //! | state of a `SendJob` | who changes it |
 //! |---|---|
@@ -26,12 +26,12 @@ use transport::shm::LocalRank;
 /// take more.
 const PACKETS_PER_TURN: usize = 16;
 
-/// The most bytes of a send that a server sends in packets. Longer sends are exposed for RDMA. In tests it is
-/// so short that both happen.
+/// The most bytes of a send that a server sends in packets. It exposes longer sends for RDMA. In tests the
+/// limit is so low that both kinds of sends occur.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
 /// The most bytes that one read takes from the memory of a rank on another computer, where each read takes a
-/// round trip. Tests read in several parts.
+/// round trip. In tests the limit is so low that a send takes several reads.
 const READ_AHEAD_BYTES: u64 = if cfg!(test) { 2000 } else { 256 << 10 };
 
 /// The most bytes that all sends to other hosts together have read ahead and not sent. In tests it is so
@@ -44,16 +44,16 @@ const NOT_SEEN: u64 = u64::MAX;
 /// A process's role as the server of ranks: it sends to other hosts the bytes that these ranks send.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// The sends whose bytes go to other hosts, in the order in which they were asked for. Where the network
-    /// is slow, the first send ends first.
+    /// The sends whose bytes go to other hosts, in the order in which receivers asked for the bytes. The
+    /// first send is served first, so it ends first if the network is slow.
     jobs: Vec<SendJob>,
     /// Memory in which the bytes of a packet are put together. None before the first packet.
     packet: Option<Block>,
     /// The operations (sending rank, context, sequence) that a rank drives itself although it has a proxy.
     /// The rank answers questions about them.
     pub owned: HashSet<(u32, u64, u32)>,
-    /// For each receiving rank on another host, the endpoint of the process that drives its receives, as its
-    /// last note showed.
+    /// For each receiving rank on another host, the endpoint of the process that drives the rank's receives:
+    /// the one that sent the last note about such a receive.
     drivers: HashMap<u32, u32>,
 }
 
@@ -73,8 +73,8 @@ struct SendJob {
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// The reads that fetch the next bytes of the send from a rank on another computer, each with the offset
-    /// in the send at which it begins. First comes the read whose bytes leave now, then the read after it.
+    /// The reads that fetch the next bytes of the send from a rank on another computer, in the order of their
+    /// bytes. Each has the offset in the send at which it begins.
     ahead: VecDeque<(u64, PendingRead)>,
     /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
@@ -83,11 +83,11 @@ struct SendJob {
     is_sent: bool,
     /// Whether the receiver has reported that it had no room for bytes that came unasked.
     had_no_room: bool,
-    /// The receiver's question, if it came after its bytes were sent unasked. None otherwise.
+    /// The receiver's question, if it came after the bytes were sent unasked. None if no such question came.
     question: Option<Note>,
 }
 
-/// A send of a rank on this host, as the process sees it that sends its bytes to another host.
+/// A send of a rank on this host, with what the process that sends its bytes to another host knows of it.
 struct ServedSend {
     record: InstanceRecord,
     stamp: u64,
@@ -111,8 +111,8 @@ enum JobTurn {
 }
 
 impl Server {
-    /// Takes a receiver's question for the bytes of a send. A new question of the same driver replaces its
-    /// old one. Several drivers of a receive may ask, if the first died.
+    /// Takes the question of a receive's driver for the bytes of a send. The question replaces an earlier one
+    /// of the same driver. Several drivers of one receive may ask, if the first died.
     pub fn take_question(&mut self, from: u32, note: Note) {
         self.drivers.insert(note.receiver, from);
         if note.kind == NoteKind::Fetch
@@ -126,8 +126,8 @@ impl Server {
         self.jobs.push(SendJob::new(from, note));
     }
 
-    /// Notes that a receiver had no room for bytes that were sent to it unasked. They are sent again once it
-    /// asks.
+    /// Records that a receiver had no room for bytes that were sent to it unasked. The server sends these
+    /// bytes again once the receiver asks for them.
     pub fn mark_refused(&mut self, from: u32, note: &Note) {
         if let Some(job) = self.unasked_job(from, note) {
             (job.is_sent, job.had_no_room, job.exposed) = (true, true, None);
@@ -144,8 +144,8 @@ impl Server {
         self.jobs.iter_mut().find(is_it)
     }
 
-    /// Sends the bytes of a send before its receiver asks, since the first bytes are published. Does nothing
-    /// if a driver has already asked. `note` has the form of a question.
+    /// Adds a `SendJob` that sends the bytes of a send before the receiver asks, since the first bytes are
+    /// published. Does nothing if a driver has already asked. `note` has the form of a question.
     pub fn send_unasked(&mut self, note: Note, reach: &Reach) {
         if !self.jobs.iter().any(|job| job.note.is_edge_of(&note)) {
             let driver = self.drivers.get(&note.receiver).filter(|driver| !reach.segment.is_gone(**driver));
@@ -160,9 +160,10 @@ impl Server {
         Note { kind: NoteKind::Known, ..note }
     }
 
-    /// Stores in the sender's record that its receiver has all bytes, unless the sender's instance has ended
-    /// or its rank must answer for it (`Elsewhere`). Returns the answer for the receiver's driver, and
-    /// whether that driver may be waiting for the answer. None if the sender is no rank of this host.
+    /// Stores in the sending rank's record that the receiver has all bytes of a send. Stores nothing if the
+    /// sender's instance has ended, or the rank must answer itself (`Elsewhere`). Returns the answer to the
+    /// receiver's driver, and whether that driver may wait for it. None if the sender is no rank of this
+    /// host.
     pub fn store_done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
         self.drivers.insert(note.receiver, from);
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
@@ -238,7 +239,8 @@ impl Server {
         !self.owned.is_empty() && self.owned.contains(&instance(note))
     }
 
-    /// Whether bytes of any send are still to go to another host, or their receipt to be confirmed.
+    /// Whether any send to another host still has bytes to go, or waits until the receiver confirms that it
+    /// has all bytes.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
@@ -346,8 +348,8 @@ impl SendJob {
         Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
     }
 
-    /// Returns memory that holds the next `bytes` bytes of the send. Bytes that no other memory of this
-    /// process holds are fetched to what `block` returns.
+    /// Returns memory that holds the next `bytes` bytes of the send. If this process cannot address them yet,
+    /// copies them to the memory that `block` returns.
     fn packet_bytes(
         &self,
         region: &Region,
@@ -367,9 +369,9 @@ impl SendJob {
         })
     }
 
-    /// Returns how many of the `have` published bytes of a send are in this process's reach. Bytes that lie
-    /// with a rank on another computer are read first. None if the next bytes are still on their way.
-    /// Subtracts the bytes of new reads from `room`.
+    /// Returns the number of a send's first bytes that this process can read, at most `have`, which are
+    /// published. Starts to read bytes of a rank on another computer, and subtracts their number from `room`.
+    /// None if the next bytes are still on their way.
     fn read_to(&mut self, have: u64, room: &mut u64, reach: &Reach) -> Result<Option<u64>, Fault> {
         let SendJob { source: Some(source), note, ahead, .. } = self else { return Ok(Some(have)) };
         let offset = note.offset;
@@ -400,14 +402,13 @@ impl SendJob {
         }
     }
 
-    /// The number of bytes that were read ahead, or are being read.
+    /// Returns the number of this send's bytes that were read ahead of need, or are being read.
     fn ahead_bytes(&self) -> u64 {
         self.ahead.iter().map(|(_, read)| read.length() as u64).sum()
     }
 
-    /// Exposes the bytes of a long send for RDMA, and tells the receiver how many it may read. Returns None
-    /// if the memory cannot be exposed. A receiver that is told of all bytes knows that the send has
-    /// finished.
+    /// Exposes the bytes of a long send for RDMA, and tells the receiver how many of them it may read so far.
+    /// Returns what this turn has done; None if the memory cannot be exposed.
     fn expose(
         &mut self,
         port: &mut impl EdgePort,
@@ -483,8 +484,8 @@ fn find_source(note: &Note, reach: &Reach) -> Result<Option<ServedSend>, Fault> 
     Ok(Some(ServedSend { record, stamp, step, region, bytes: total, is_copied }))
 }
 
-/// Finds the operation whose send a note is about: its record, and the record's stamp. None if it is not
-/// certainly there.
+/// Finds the operation whose send a note is about. Returns its record and the record's stamp. None if the
+/// operation has not started, or the directory changed while it was read.
 fn find(rank: LocalRank, note: &Note, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Fault> {
     let directory = &reach.segment.rank(rank).directory[..];
     match record::find(directory, reach.arena(rank)?, reach.me(), note.context, note.sequence) {

@@ -20,8 +20,8 @@ pub(crate) struct Readers {
     /// The number of times that any rank of the job has found that it cannot read another rank's private
     /// memory.
     pub refusals: u32,
-    /// The length in bytes from which the receiver of a send to another host fetches the bytes. Shorter sends
-    /// are messages, for which no other process reads the bytes.
+    /// The receiver fetches a send to another host if the send has at least this many bytes. Shorter sends
+    /// are messages, whose bytes only the sending rank itself reads.
     pub fetched_bytes_min: u64,
     /// Whether short sends to other hosts are copied, so that the operation need not wait for the receiver.
     /// True for collectives, false for single messages.
@@ -30,16 +30,16 @@ pub(crate) struct Readers {
 
 /// The facts that decide whether a send's bytes are copied to the arena.
 pub(crate) struct Staging {
-    /// The most bytes of a send from private memory that is copied to the arena in any case.
+    /// The length in bytes up to which a send from private memory is always copied to the arena.
     pub copy_bytes_max: u64,
-    /// Which processes can read longer sends in private memory.
+    /// Which processes can read a send in private memory that is longer than `short`.
     pub readers: Readers,
     /// Whether the kernel lets other processes read the private buffers.
     pub attachable: bool,
     /// The rank that sends the bytes.
     pub rank: LocalRank,
-    /// The most bytes of a send to another host that is copied in any case, so that the operation need not
-    /// wait for the receiver.
+    /// The length in bytes up to which a send to another host is always copied to the arena, so that the
+    /// operation need not wait for the receiver.
     pub far_copy_bytes_max: u64,
 }
 

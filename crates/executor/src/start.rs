@@ -18,8 +18,8 @@ pub struct Start {
     pub sequence: u32,
     /// For each rank of the schedule, its number in the job.
     pub peers: Arc<[u32]>,
-    /// The rank's schedule. The executor keeps what it needs of a schedule by this pointer, so equal
-    /// schedules should be one `Arc`.
+    /// The rank's schedule. The executor keeps one entry of derived data for each such pointer, so equal
+    /// schedules should share one `Arc`.
     pub schedule: Arc<Schedule>,
     /// Where the schedule's input buffer (`BufferId::Input`) lies.
     pub input: Binding,
@@ -31,8 +31,8 @@ pub struct Start {
     /// Whether the operation's caller wants a proxy to execute it. The setting OUTBOARD_OFFLOAD may override
     /// this.
     pub offload: Offload,
-    /// The length in bytes from which receivers fetch the bytes of an edge (a send and its receive) between
-    /// hosts: 0 for all edges, `u64::MAX` for none. Shorter edges are messages, which only a rank can carry.
+    /// The receiver fetches an edge (a send and its receive) between hosts if the edge has at least this many
+    /// bytes: 0 fetches all edges, `u64::MAX` none. Shorter edges are messages, which only a rank can carry.
     /// All members give the same value.
     pub fetched_bytes_min: u64,
     /// Whether the operation is one message between two ranks. Its receive takes as many bytes as fit, and
@@ -101,7 +101,8 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// Whether an element has a length for which the operator works: one or more items of its basic datatype.
+    /// Whether the length of an element is valid: for a predefined operator a multiple of the basic
+    /// datatype's size, and never 0.
     pub(crate) fn is_sound(&self) -> bool {
         match *self {
             Reduction::Predefined { basic, element_bytes, .. } => {
@@ -216,7 +217,7 @@ pub struct UserCall {
     pub left: Span,
     /// The memory of the right operands, over which the function writes its results: the argument inoutvec.
     pub into: Span,
-    /// The numbers of the vector's blocks that lie in `into`. In a vector of n blocks, the numbers n, n + 1,
-    /// ... mean the first block, the second, and so on again.
+    /// The numbers of the vector's blocks that lie in `into`. The numbers can exceed those of a vector of n
+    /// blocks: number n + i means block i.
     pub blocks: Range<u64>,
 }

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Keeps bytes that came too early. A note is a fixed-size message between hosts, with data behind it.
-//! Servers send the bytes of an edge (a send and its receive) before they are asked, and the receiving step
-//! may not have started yet.
+//! Bytes that other hosts have sent to a receive before the receiving step has started. The server of a send
+//! may send the bytes of an edge (a send and its receive) unasked: a note (a fixed-size message between
+//! hosts), then the bytes.
 //!
-//! Invariants: bytes of an edge are taken in the order in which they came. A server learns for which edges
-//! there was no room, and then answers questions about them.
+//! Invariants: the bytes of an edge are taken in the order in which they came. When a process has no room for
+//! an edge's bytes, it drops them and tells the server, which sends them again when the receiver asks.
 
 use crate::note::{Note, NoteKind};
 use std::collections::VecDeque;
 use sys::{Block, Span};
 
-/// The most bytes that wait in a process for their receives to start, after other hosts have sent them
-/// unasked. It is small in tests, so that they reach it.
+/// The most bytes that a process keeps for receives that have not started yet. Other hosts have sent these
+/// bytes unasked. The limit is small in tests, so that they reach it.
 const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
-/// The most sends whose data waits in a process for the receive to start. It is small in tests, so that they
-/// reach it.
+/// The most sends whose data waits in a process for the receive to start. The limit is small in tests, so
+/// that they reach it.
 const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
 
-/// Names a send and its receive: receiver, context, sequence, sender, number of the edge.
+/// Names an edge (a send and its receive): the receiving rank, the operation's context and sequence, the
+/// sending rank, and the edge's number.
 type EdgeKey = (u32, u64, u32, u32, u32);
 
 /// Data that waits for its step: the endpoint that sent it, the note that came with it, and the data.
 pub(crate) type WaitingNote = (u32, Note, Block);
 
-/// Data that has come before the receiving step asked for it, for each send. The send whose data came first
-/// is first.
+/// The data that has come before the receiving step asked for it, with one entry for each edge. The edge
+/// whose data came first is at the front.
 #[derive(Default)]
 pub(crate) struct UnaskedNotes {
     edges: VecDeque<(EdgeKey, Vec<WaitingNote>)>,
@@ -41,8 +42,9 @@ impl UnaskedNotes {
         self.edges.iter().any(|(one, _)| *one == key(note))
     }
 
-    /// Keeps a note and its data, which came from the endpoint `from`. If there is no room, drops the data of
-    /// the oldest sends. Returns for each of these sends the refusal, and the endpoint that must get it.
+    /// Keeps a note and its data, which came from the endpoint `from`. If there is no room, drops all data of
+    /// the sends whose data came first. Returns for each of these sends its server's endpoint and the refusal
+    /// to send there.
     pub fn keep(&mut self, from: u32, note: &Note, data: Span) -> Vec<(u32, Note)> {
         let block = Block::new(data.bytes());
         data.copy_to(block.span());
@@ -62,7 +64,8 @@ impl UnaskedNotes {
         refused
     }
 
-    /// Takes all data that waits for the send and receive that `note` is about.
+    /// Removes and returns all data that waits for the send and receive that `note` is about, in the order in
+    /// which the data came.
     pub fn take(&mut self, note: &Note) -> Vec<WaitingNote> {
         let at = self.edges.iter().position(|(one, _)| *one == key(note));
         let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);
@@ -70,7 +73,8 @@ impl UnaskedNotes {
         all
     }
 
-    /// Forgets the data for one operation of the rank `receiver`, which has ended, or for all its operations.
+    /// Drops the data that waits for receives of the rank `receiver`: for those of the operation `instance`
+    /// (context and sequence), or for all if `instance` is None.
     pub fn forget(&mut self, receiver: u32, instance: Option<(u64, u32)>) {
         let is_of = |key: &EdgeKey| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
         while let Some(at) = self.edges.iter().position(|(key, _)| is_of(key)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a rank watches its proxy, and takes back its operations only when the proxy is certainly dead.
+//! How a rank watches its proxy. The rank takes its operations back only when the proxy is certainly dead.
 //!
-//! A stalled proxy may wake up at any time and write. So the rank first kills it through a pidfd, which never
-//! names another process, and waits for its end. This is called the fence. A proxy that only gets no core has
-//! not stalled.
+//! A stalled proxy may wake up at any time and write. So the rank first kills it, and then waits until its
+//! process has ended. This is called the fence. The rank kills through a pidfd, which cannot hit another
+//! process. A proxy that can run but gets no core has not stalled.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,11 +36,11 @@ pub struct ProxyWatch {
     beat: u64,
     /// For how long the heartbeat has stood still, in nanoseconds.
     still_ns: u64,
-    /// The time at which this rank last looked at the heartbeat, in nanoseconds; 0 if it has not since the
-    /// proxy got work.
+    /// The time at which this rank last looked at the heartbeat, in nanoseconds. 0 from the time at which the
+    /// proxy gets work until the first look.
     looked_ns: u64,
-    /// The processor time, in nanoseconds, that the proxy had used when its heartbeat had stood still for as
-    /// long as the time-out. None while the heartbeat goes on.
+    /// The proxy's processor time, in nanoseconds, when this rank first found that the heartbeat had stood
+    /// still for longer than the time-out. None if it has not found this since the heartbeat last changed.
     still_cpu_ns: Option<u64>,
     killed: bool,
     /// Whether this rank was the first of the proxy's ranks to kill it.
@@ -49,8 +49,8 @@ pub struct ProxyWatch {
 }
 
 impl ProxyWatch {
-    /// Makes a watch over the proxy with the index `proxy`. It does not open the proxy's process before the
-    /// proxy first gets work.
+    /// Makes a watch over the proxy with the index `proxy`, which has stalled if its heartbeat stands still
+    /// for longer than `timeout_ms`. The pidfd of the proxy is opened only when the proxy first gets work.
     pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
         let remote_endpoint = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
         ProxyWatch {
@@ -95,7 +95,7 @@ impl ProxyWatch {
         (self.still_ns, self.looked_ns) = (0, 0);
     }
 
-    /// Checks whether the proxy lives, and kills it if it has stalled. The rank calls this while the proxy
+    /// Returns the proxy's health, and kills the proxy if it has stalled. The rank calls this while the proxy
     /// has work.
     pub fn look(&mut self) -> Health {
         let page = self.segment.proxy(self.proxy);
@@ -141,8 +141,9 @@ impl ProxyWatch {
         Health::Alive
     }
 
-    /// Whether a proxy whose heartbeat stands still only waits for a core: it can run, but has got little
-    /// processor time since the time-out. If so, the time-out starts again.
+    /// Whether a proxy whose heartbeat stands still only lacks a core: it can run, but has used less
+    /// processor time than the time-out since this was first asked. If so, the standstill is timed from 0
+    /// again.
     fn starves(&mut self) -> bool {
         let stat = Stat::of(self.segment.proxy(self.proxy).pid.load(Ordering::Relaxed));
         let Some(stat) = stat.filter(|stat| stat.is_runnable) else { return false };
@@ -175,7 +176,8 @@ mod tests {
         }
     }
 
-    /// Starts a shell by the command `words`, and returns once it runs `script`.
+    /// Starts a shell that runs `script`, by the command line `words` followed by `sh -c script`. Returns
+    /// once the script has written its first byte.
     fn start(words: &[&str], script: &str) -> Running {
         let words: Vec<&str> = words.iter().copied().chain(["sh", "-c", script]).collect();
         let mut child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn().unwrap();
@@ -183,8 +185,8 @@ mod tests {
         Running(child)
     }
 
-    /// Watches a process without a heartbeat as a proxy, for `look_for` at most. Returns its health, and
-    /// whether the watch has killed it.
+    /// Lets a process stand for a proxy whose heartbeat has stopped, and watches it until it counts as unwell
+    /// or `look_for` has passed. Returns its health, and whether the watch has killed the process.
     fn health_of(proxy: &Running, look_for: Duration) -> (Health, bool) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 << 20 }).unwrap();
         segment.proxy(0).pid.store(proxy.0.id(), Ordering::Relaxed);

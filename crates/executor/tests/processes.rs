@@ -64,14 +64,14 @@ fn attach(path: &str) -> Segment {
     Segment::attach(file.into()).unwrap()
 }
 
-/// Makes the configuration of a scenario. The time-out for proxies is so long that a busy machine does not
-/// reach it, except for the test of a stopped proxy.
+/// Makes the configuration of a scenario. The time-out for stalled proxies is short in the scenario
+/// `stopped`. In all others it is so long that a busy machine does not reach it.
 fn config(scenario: &str) -> Config {
     let proxy_timeout_ms = if scenario == "stopped" { 300 } else { 3_600_000 };
     Config { proxy_timeout_ms, offload_bytes_min: 0, ..Config::default() }
 }
 
-/// A job of real processes. All are killed when it is dropped.
+/// A job of real processes. All its processes are killed when this value is dropped.
 struct Job {
     segment: Segment,
     /// The descriptor of the segment. It stays open for children that have not attached yet.
@@ -141,7 +141,7 @@ impl Drop for Job {
     }
 }
 
-/// Goal: operations that proxies of other processes carry out have the right results.
+/// Goal: operations that proxies carry out, in processes of their own, have the right results.
 fn agreement() {
     let mut job = Job::start(3, 2, "test");
     job.wait_rounds(40);
@@ -182,7 +182,8 @@ fn stopped() {
     println!("a stopped proxy was fenced");
 }
 
-/// Makes a schedule of steps in a row, each given with the steps for which it waits.
+/// Makes the schedule of `rank` from `steps`: each entry is a step's action and the indices of the steps for
+/// which it waits. `blocks` holds the numbers of input blocks and output blocks.
 fn plan(
     rank: u32,
     size: u32,
@@ -217,8 +218,8 @@ fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
     plan(rank, size, [size, size], vec![], &steps)
 }
 
-/// Makes an allreduce in which every rank sends its vector to all others, and adds up what it gets. It may be
-/// in place.
+/// Makes an allreduce in which every rank sends its vector to all others, and adds up the vectors that it
+/// gets. Input and output may be the same buffer.
 fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     let mut steps: Vec<(Action, Vec<u32>)> = vec![];
     let mut scratch = vec![];
@@ -252,7 +253,7 @@ struct Member {
     idle: Idle,
     peers: Arc<[u32]>,
     sequence: u32,
-    /// Memory outside the arena, where programs mostly have their buffers.
+    /// Memory outside the arena. Most programs have their buffers in such memory.
     memory: Span,
     used: usize,
 }
@@ -419,8 +420,8 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     segment.rank(segment.local(rank).unwrap()).set_state(State::Finalized);
 }
 
-/// Runs two operations at once in each round, in private memory and in the arena, and checks their results.
-/// The data that rank 0 sends say when to stop, so that all ranks stop after the same round.
+/// Runs an all-to-all and an allreduce at the same time in each round, and checks their results. Some buffers
+/// are in private memory, some in the arena. Rank 0's data tell all ranks whether this round is the last.
 fn rounds(member: &mut Member) {
     let (rank, size) = (member.rank, member.size);
     let (exchange, sum) = (alltoall(rank, size), allreduce(rank, size));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Open objects of libfabric: one object of any kind, and the domain (an opened device) in which endpoints
-//! and regions live.
+//! Open objects of libfabric: `Object`, an object of any kind, and `Domain`, an opened device in which
+//! endpoints and registered memory live.
 //!
-//! Invariant: an object is closed before the object from which it was opened, by the order of fields. Read
-//! next: `region.rs`, `endpoint.rs`.
+//! Invariant: an object is closed before the object from which it was opened. The order of fields in structs
+//! ensures this. Read next: `region.rs`, `endpoint.rs`.
 
 use crate::ffi;
 use crate::library::Libfabric;
@@ -16,7 +16,8 @@ use std::ptr::{self, NonNull};
 pub(crate) struct Object<T>(NonNull<T>);
 
 impl<T> Object<T> {
-    /// Takes over an object that libfabric has opened. `T` begins with a `Fid`.
+    /// Takes over the object at `made`, which libfabric has opened and whose C struct begins with a `Fid`.
+    /// Fails if `made` is null.
     pub(crate) fn new(made: *mut T) -> Result<Object<T>> {
         match NonNull::new(made) {
             Some(made) => Ok(Object(made)),
@@ -38,8 +39,8 @@ impl<T> Object<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns the table of functions to which `pick` points in the object's struct. libfabric's functions
-    /// for an object lie in such tables.
+    /// Returns the table of functions whose address `pick` reads from the object's C struct. libfabric keeps
+    /// the functions for an object in such tables.
     pub(crate) fn calls<C>(&self, pick: impl FnOnce(&T) -> *const C) -> &C {
         // SAFETY: every open object has its tables as long as it is open.
         unsafe { &*pick(self.record()) }
@@ -111,8 +112,8 @@ impl Domain {
         self.provider.to_string()
     }
 
-    /// Whether the provider sets the bit `mode` (FI_MR_...). These bits say what it requires of registered
-    /// memory.
+    /// Whether the provider requires `mode`, one of libfabric's bits FI_MR_..., each of which is a demand on
+    /// registered memory.
     pub(crate) fn needs(&self, mode: c_int) -> bool {
         // SAFETY: the record's attributes live as long as it does.
         let attributes = unsafe { &*self.provider.info().domain_attr };
@@ -126,7 +127,8 @@ impl Domain {
         number & u64::MAX.checked_shr(64 - 8 * bytes.clamp(1, 8) as u32).unwrap_or(u64::MAX)
     }
 
-    /// Opens an object in the domain by `open`. Error sentences call the object `what`.
+    /// Calls `open` with the domain's functions and the place for the new object's address. Returns the
+    /// object. Fails if `open` returns an error code; `what` names the object in the error sentence.
     pub(crate) fn object<T>(
         &self,
         what: &str,
@@ -140,8 +142,8 @@ impl Domain {
     }
 }
 
-/// Turns what a call of libfabric returned into a result. Errors (MPI_ERR_OTHER): the call has failed. The
-/// error sentence begins with what `what` returns, and has libfabric's reason.
+/// Fails with MPI_ERR_OTHER if `code`, which a function of libfabric returned, is not 0. The error sentence
+/// begins with the text that `what` makes, and then says libfabric's reason.
 pub(crate) fn check(library: &Libfabric, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
     if code != 0 {
         fail!(Class::Other, "{}: {}", what(), library.error_text(code as isize));

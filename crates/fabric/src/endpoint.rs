@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! This process's endpoint: packets to other endpoints, packets from them, and reads and writes of their
-//! memory.
+//! This process's endpoint: it sends packets to other endpoints, receives theirs, and accesses their memory.
 //!
-//! A packet is sent from a registered buffer; the provider copies a short one at once (fi_inject). Packets
-//! from all peers arrive in a few long buffers (FI_MULTI_RECV), so memory does not grow with the peers.
+//! A packet is sent from a registered buffer; the provider copies a short packet during the send (fi_inject).
+//! Packets from all peers arrive in a few long buffers (FI_MULTI_RECV), so memory does not grow with the
+//! number of peers.
 //!
-//! Invariants: every operation under way owns one of a fixed number of contexts, whose index in the array
-//! says which operation it is; a context that the provider returns is checked to be of an operation under
-//! way. The caller of `poll` gets a part of a receive buffer only after the provider has finished with that
-//! part.
+//! Invariants: every operation under way owns one context of a fixed array; the context's index says which
+//! operation it is. A context that the provider returns is checked: its operation must be under way. The
+//! caller of `poll` gets a part of a receive buffer only after the provider has finished with that part.
 //!
 //! Read next: `region.rs`.
 
@@ -30,13 +29,13 @@ const CONTEXT_BYTES: usize = 64;
 /// The most completions that one call of `poll` takes from the completion queue.
 const COMPLETIONS: usize = 16;
 
-/// The longest packet through ofi_rxm: a message that fits its buffers (FI_OFI_RXM_BUFFER_SIZE). A longer
-/// message takes another round trip, and arrives after shorter ones that were sent later.
+/// The longest packet through ofi_rxm, in bytes: one buffer of ofi_rxm holds it (FI_OFI_RXM_BUFFER_SIZE). A
+/// longer packet takes another round trip, and arrives after shorter packets that were sent later.
 const LAYERED_BYTES_MAX: usize = 16 << 10;
 
-/// The longest packet, in bytes, to the endpoint `target`, from which peers read exposed memory.
+/// The longest packet, in bytes, that peers send to `target`, the endpoint by which they read memory here.
 const TARGET_PACKET_BYTES_MAX: usize = 128;
-/// The length, in bytes, of the buffer for packets to the endpoint `target`, from which peers read memory.
+/// The length, in bytes, of the receive buffer of `target`, the endpoint by which peers read memory here.
 const TARGET_BUFFER_BYTES: usize = 4 << 10;
 
 /// The sizes of an endpoint's packets and buffers, and how many operations may be under way at once.
@@ -96,7 +95,7 @@ pub enum Sent {
 pub enum Event {
     /// A packet has arrived. The peer may have written anything into it.
     Packet(Packet),
-    /// The read or write with this token has ended.
+    /// The read or write with this token has ended without an error.
     Accessed(u64),
     /// A packet to this address was perhaps not delivered. The text is libfabric's reason.
     Undelivered(Address, String),
@@ -114,7 +113,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The bytes that the sender wrote.
+    /// Returns the packet's bytes, which the sender wrote.
     pub fn bytes(&self) -> Span {
         self.bytes
     }
@@ -124,12 +123,12 @@ impl Packet {
 pub struct Endpoint {
     // In the order in which the fields must be dropped.
     object: Object<ffi::FidEp>,
-    /// A second endpoint, from which peers read exposed memory, and its name. It has connections of its own,
-    /// so that those reads delay neither packets nor reads in the other direction. None until memory is
+    /// A second endpoint, and its name. Peers read this process's exposed memory by it. It has its own
+    /// connections, so that peers' reads delay neither packets nor this process's reads. None until memory is
     /// exposed.
     target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
-    /// The receive buffer of the endpoint `target`. It has the number `Config::receive_buffers`, since all
-    /// other receive buffers have smaller numbers.
+    /// The receive buffer of the endpoint `target`. Its number is `Config::receive_buffers`; all other
+    /// receive buffers have smaller numbers.
     target_buffer: Block,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
@@ -137,7 +136,7 @@ pub struct Endpoint {
     registered: Option<Region>,
     domain: Arc<Domain>,
     config: Config,
-    /// The longest packet that the provider copies during the send, so that no send buffer stays in use.
+    /// The longest packet, in bytes, that the provider copies during the send, so that it frees its buffer.
     inject_bytes_max: usize,
     /// The descriptor that becomes readable when something arrives; None if the provider has no such
     /// descriptor.
@@ -167,8 +166,8 @@ pub struct Endpoint {
 // SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, as the caller of `Endpoint::open` ensures.
 unsafe impl Send for Endpoint {}
 
-/// The operation to which a context belongs: a send, a receive buffer, or an access (a read or write of a
-/// peer's memory), by its number among those.
+/// The operation that owns a context: a send, a receive buffer, or an access (a read or write of a peer's
+/// memory). The number is that of the send, the receive buffer or the access.
 enum Purpose {
     Send(u32),
     Receive(u32),
@@ -234,13 +233,13 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The name by which peers reach this endpoint: `Compatibility`, then bytes of the provider.
+    /// Returns the name by which peers reach this endpoint: `Compatibility`, then bytes of the provider.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Opens the endpoint `target`, from which peers read what `expose` registers, if it is not open. Returns
-    /// its name, which peers pass to `insert`. Errors (MPI_ERR_OTHER): the provider refuses.
+    /// Returns the name of the endpoint `target`, by which peers read what `expose` has registered. Opens
+    /// that endpoint if it is not open yet. Errors (MPI_ERR_OTHER): the provider refuses.
     pub fn target(&mut self) -> Result<&[u8]> {
         if self.target.is_none() {
             let object = new_bound(&self.domain, &self.completions, &self.addresses)?;
@@ -259,41 +258,41 @@ impl Endpoint {
         Ok(self.target.as_ref().map_or(&[], |(_, name)| name))
     }
 
-    /// Whether `target`, the endpoint from which peers read memory, takes packets of up to
-    /// `TARGET_PACKET_BYTES_MAX` bytes. With TCP, the next packet to it also acknowledges the bytes of a
-    /// read, which are otherwise acknowledged up to 40 ms late.
+    /// Whether peers send packets of up to `TARGET_PACKET_BYTES_MAX` bytes to `target`, the endpoint that
+    /// serves their reads. Such a packet also makes TCP acknowledge at once what the peer has read, instead
+    /// of up to 40 ms later.
     pub fn has_target_packets(&self) -> bool {
         self.is_carried_by_kernel() && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
 
-    /// Whether packets travel on while the process computes (`provider::is_carried_by_kernel`).
+    /// Whether packets move on while the process computes, outside MPI (`provider::is_carried_by_kernel`).
     pub fn is_carried_by_kernel(&self) -> bool {
         crate::provider::is_carried_by_kernel(&self.provider().name())
     }
 
-    /// The longest packet, in bytes.
+    /// Returns the length of the longest packet, in bytes.
     pub fn packet_bytes_max(&self) -> usize {
         self.config.packet_bytes_max
     }
 
-    /// The number of sends that may be started now.
+    /// Returns the number of sends that may be started now.
     pub fn free_sends(&self) -> usize {
         self.free_sends.len()
     }
 
-    /// The provider of this endpoint.
+    /// Returns the provider of this endpoint.
     pub fn provider(&self) -> &Provider {
         &self.domain.provider
     }
 
-    /// A descriptor that becomes readable when something arrives. A process may sleep on it only after
-    /// `may_sleep`.
+    /// Returns a descriptor that becomes readable when something arrives, or None. A process may sleep on it
+    /// only after `may_sleep`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the completion queue keeps it open, and lives as long as `self`.
         self.wait_fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Arms `wait_fd`; false if something has arrived already, so that `poll` must be called first.
+    /// Whether the process may now sleep on `wait_fd`. False if something has arrived: call `poll` first.
     pub fn may_sleep(&self) -> bool {
         let mut fids = [self.completions.fid()];
         let calls = self.domain.fabric.calls(|record| record.ops);
@@ -334,8 +333,8 @@ impl Endpoint {
         Ok(Address(address))
     }
 
-    /// Sends a packet of `bytes` bytes, which `fill` writes. Packets to one address arrive in order. Errors
-    /// (MPI_ERR_OTHER): the provider has failed.
+    /// Starts to send a packet of `bytes` bytes, which `fill` writes, or returns `Sent::Full`. Packets to one
+    /// address arrive in order. Errors (MPI_ERR_OTHER): the provider has failed.
     pub fn send(&mut self, to: Address, bytes: usize, fill: impl FnOnce(Span)) -> Result<Sent> {
         assert!(0 < bytes && bytes <= self.config.packet_bytes_max, "{bytes} bytes in one packet");
         let Some(&number) = self.free_sends.last() else { return Ok(Sent::Full) };
@@ -458,8 +457,8 @@ impl Endpoint {
         }
     }
 
-    /// Registers memory that this process may use for reads and writes of peers' memory, and that peers may
-    /// read and write. Errors (MPI_ERR_NO_MEM): the provider refuses.
+    /// Registers the memory `span`, and returns its region. Both this process and its peers may read and
+    /// write the memory by RDMA. Errors (MPI_ERR_NO_MEM): the provider refuses.
     ///
     /// # Safety
     /// The memory must stay mapped as long as the region lives.
@@ -468,8 +467,8 @@ impl Endpoint {
         self.register_at(self.object.fid(), span, access)
     }
 
-    /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors
-    /// (MPI_ERR_NO_MEM): the provider refuses.
+    /// Registers the memory `span`, and returns its region. Peers may read it, but not write it. This process
+    /// may read peers' memory into it. Errors (MPI_ERR_NO_MEM): the provider refuses.
     ///
     /// # Safety
     /// The contract of `register`.
@@ -477,8 +476,8 @@ impl Endpoint {
         self.register_at(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
     }
 
-    /// Registers memory that peers may read by the second endpoint, `target`. Errors (MPI_ERR_NO_MEM,
-    /// MPI_ERR_OTHER): the provider refuses the memory or the endpoint.
+    /// Registers the memory `span`, and returns its region. Peers may read it through the second endpoint,
+    /// `target`. Errors (MPI_ERR_NO_MEM, MPI_ERR_OTHER): the provider refuses the memory or the endpoint.
     ///
     /// # Safety
     /// The contract of `register`.
@@ -488,16 +487,16 @@ impl Endpoint {
         self.register_at(target, span, ffi::FI_REMOTE_READ)
     }
 
-    /// Registers memory with a key that cannot be guessed, if this process chooses keys: a stranger who
-    /// reaches the endpoint would need the key.
+    /// Registers the memory `span`, and returns its region. Its key is random, unless the provider chooses
+    /// keys, so that a stranger who reaches the endpoint cannot guess it.
     fn register_at(&mut self, endpoint: *mut ffi::Fid, span: Span, access: u64) -> Result<Region> {
         self.regions_made += 1;
         let key = self.domain.key_of(self.keys.hash_one(self.regions_made));
         Region::new(&self.domain, endpoint, span, access, key)
     }
 
-    /// Drives the provider and calls `each` with every event since the last call. Returns whether there was a
-    /// completion. Errors (MPI_ERR_OTHER, MPI_ERR_INTERN): the provider has failed as a whole.
+    /// Lets the provider make progress, and calls `each` with every event since the last call. Returns
+    /// whether any operation completed. Errors (MPI_ERR_OTHER, MPI_ERR_INTERN): the provider has failed.
     pub fn poll(&mut self, mut each: impl FnMut(Event)) -> Result<bool> {
         // SAFETY: numbers and pointers, for which zero is allowed.
         let mut entries: [ffi::CqDataEntry; COMPLETIONS] = unsafe { std::mem::zeroed() };
@@ -584,7 +583,7 @@ impl Endpoint {
         }
     }
 
-    /// Notes that the provider does not write to receive buffer `number` any more.
+    /// Records that the provider does not write to receive buffer `number` any more.
     fn note_returned(&mut self, number: u32) {
         let (packets, is_returned) = &mut self.held_packets[number as usize];
         if *packets == 0 { self.unposted.push(number) } else { *is_returned = true }
@@ -606,7 +605,7 @@ impl Endpoint {
         Ok(token)
     }
 
-    /// Returns the operation to which a context belongs, by the context's position among all. Errors
+    /// Returns the operation to which a context belongs, by the context's position among all contexts. Errors
     /// (MPI_ERR_INTERN): the provider has returned a context that is not this endpoint's.
     fn purpose(&self, context: *mut c_void) -> Result<Purpose> {
         let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
@@ -634,7 +633,7 @@ impl Endpoint {
         Ok(buffer.slice(from, bytes))
     }
 
-    /// Gives the provider the receive buffers of `unposted`.
+    /// Gives the provider the receive buffers of `unposted`, to receive packets in.
     fn post_receives(&mut self) -> Result<()> {
         while let Some(&number) = self.unposted.last() {
             let buffer = self.receive_buffer(number);
@@ -689,7 +688,7 @@ impl Endpoint {
         self.aligned().slice(self.contexts_bytes() + number as usize * bytes, bytes)
     }
 
-    /// Whether `number` is that of the receive buffer of `target`, the endpoint from which peers read memory.
+    /// Whether `number` is the number of the receive buffer of `target`, the endpoint for reads by peers.
     fn is_of_target(&self, number: u32) -> bool {
         number as usize == self.config.receive_buffers
     }
@@ -704,7 +703,8 @@ impl Endpoint {
     }
 }
 
-/// Opens an endpoint, and binds it to its completion queue and address vector. The caller enables it.
+/// Opens an endpoint in `domain`, and binds it to the completion queue `completions` and the address vector
+/// `addresses`. The caller enables it.
 fn new_bound(
     domain: &Domain,
     completions: &Object<ffi::FidCq>,
@@ -746,8 +746,8 @@ fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::Fid
     Ok((queue, (code == 0 && fd >= 0).then_some(fd)))
 }
 
-/// Tells the provider the length of the longest packet. The provider returns a receive buffer once less room
-/// than that is left in it.
+/// Tells the provider the length of the longest packet. The provider returns a receive buffer when the buffer
+/// has no room for one more such packet.
 fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Libfabric) -> Result<()> {
     let calls = endpoint.calls(|record| record.ops);
     // SAFETY: the object is open; the option is a size_t.

@@ -150,7 +150,7 @@ pub struct Info {
     pub nic: *mut Nic,
 }
 
-/// The struct that begins the struct of every object of libfabric.
+/// The struct with which the struct of every object of libfabric begins.
 #[repr(C)]
 pub struct Fid {
     pub fclass: usize,

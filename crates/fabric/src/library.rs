@@ -98,8 +98,8 @@ impl Libfabric {
         format!("libfabric {}.{} ({})", self.version.0, self.version.1, self.found)
     }
 
-    /// Returns libfabric's text for an error number. `code` may be negative, as its calls return it, or
-    /// positive, as its records have it.
+    /// Returns libfabric's text for an error number. `code` may be negative, as libfabric's functions return
+    /// it, or positive, as libfabric's structs hold it.
     pub(crate) fn error_text(&self, code: isize) -> String {
         // SAFETY: any number is allowed; the answer is a constant string.
         let text = unsafe { (self.strerror)(code.unsigned_abs() as c_int) };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Chooses a provider and an interface among those that libfabric offers on this host, by one printed rule
-//! (`RULE`).
+//! Chooses a provider and an interface among those that libfabric offers on this host, by one rule (`RULE`),
+//! which `outboard info --fabric` prints.
 //!
 //! Only providers with reliable datagrams, messages in order, receive buffers for many messages, and RMA are
 //! considered.
@@ -26,7 +26,7 @@ pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, op
 /// `net` stops delivering between four processes.
 const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
 
-/// What the user has chosen of library, provider and interface. Where a field is None, Outboard chooses.
+/// The library, provider and interface that the user has chosen. A field is None if Outboard chooses.
 #[derive(Clone, Copy, Default)]
 pub struct ProviderChoice<'a> {
     /// The file of libfabric that the user has named; None if Outboard chooses the file.
@@ -49,15 +49,16 @@ impl<'a> ProviderChoice<'a> {
         }
     }
 
-    /// Makes the choice of the provider with this name, on any interface.
+    /// Makes the choice of the provider with the name `name`, on any interface, in a library that Outboard
+    /// chooses.
     pub fn provider(name: &'a str) -> ProviderChoice<'a> {
         ProviderChoice { provider: Some(name), ..ProviderChoice::default() }
     }
 }
 
-/// What two endpoints must have in common to communicate: libfabric's major version, and how many layers the
-/// provider has (tcp lies under ofi_rxm in 1.17, but is alone in later versions). Otherwise they wait for
-/// ever. The three bytes, major, minor and layers, begin an endpoint's name.
+/// The facts that must be equal at two endpoints, else they wait for each other for ever: libfabric's major
+/// version, and how many layers the provider has (tcp lies under ofi_rxm in 1.17, but is alone in later
+/// versions). The three bytes, major, minor and layers, begin an endpoint's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compatibility([u8; 3]);
 
@@ -102,8 +103,8 @@ fn core_of(provider: &str) -> &str {
     provider.split(';').next().unwrap_or_default()
 }
 
-/// Whether the kernel delivers what this provider has sent while the process computes, because the bytes lie
-/// in a socket.
+/// Whether this provider's packets reach the peer even while the sending process computes outside MPI. This
+/// holds for tcp: the packets lie in a socket, and the kernel sends them.
 pub fn is_carried_by_kernel(provider: &str) -> bool {
     core_of(provider) == "tcp"
 }
@@ -150,8 +151,8 @@ impl Provider {
         self.address_of(bytes).map(|address| address.ip())
     }
 
-    /// Returns the IP address and port of a peer's endpoint by its name, as peers get it; None if the
-    /// provider does not use IP.
+    /// Returns the IP address and port of the peer's endpoint with the name `name`, which begins with its
+    /// `Compatibility`. Returns None if the provider does not use IP.
     pub fn peer_address(&self, name: &[u8]) -> Option<SocketAddr> {
         self.address_of(Compatibility::split(name)?.1)
     }
@@ -176,8 +177,8 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// Whether writes to a peer's memory take effect in the order in which they were started, and before any
-    /// read of that memory, or packet to that peer, that was started later.
+    /// Whether writes to a peer's memory take effect in the order in which they were started, and also before
+    /// each read of that memory and each packet to that peer that this process starts later.
     pub fn orders_writes(&self) -> bool {
         let wanted = ffi::FI_ORDER_WAW | ffi::FI_ORDER_RAW | ffi::FI_ORDER_SAW;
         // SAFETY: every record that fi_getinfo returns has these attributes.
@@ -193,8 +194,8 @@ impl Provider {
         (link.speed > 0).then_some(link.speed as u64)
     }
 
-    /// Returns the index of the provider's core name in `RANKING`. Returns None if it is not there; then only
-    /// a user who names the provider gets it.
+    /// Returns the index of the provider's core name in `RANKING`, or None if the name is not there. A
+    /// provider that is not there is used only if the user names it.
     fn rank(&self) -> Option<usize> {
         RANKING.iter().position(|core| *core == self.core())
     }
@@ -222,8 +223,9 @@ impl Provider {
         })
     }
 
-    /// Whether `choose` may take the provider: it is as the user has chosen or, if the user has named no
-    /// provider, in `RANKING`. Verbs also needs an interface with an IP address.
+    /// Whether `choose` may take the provider. It must use an interface that the user allows. It must be the
+    /// provider that the user has named, or one in `RANKING` if the user has named none. Verbs also needs an
+    /// IP address.
     pub fn suits(&self, wanted: &ProviderChoice) -> bool {
         if self.lacks_ip_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
             return false;
@@ -339,8 +341,8 @@ fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     length == other && bits <= length && rest(address) == rest(network)
 }
 
-/// Returns how little an interface's address suits `host`, the launcher's address of this host: 0 if they are
-/// equal, 4 for loopback.
+/// Returns how well an interface's address suits `host`, the launcher's address of this host: 0 is best (both
+/// are equal), 4 is worst (loopback).
 fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
     match (address, host) {
         (Some(address), Some(host)) if address == host => 0,

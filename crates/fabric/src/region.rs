@@ -34,16 +34,16 @@ unsafe impl Send for Region {}
 pub struct RemoteMemory {
     /// The key by which the peer's provider knows the registered memory.
     pub key: u64,
-    /// The address of the memory's first byte as the peer's provider counts: its address in the peer's
-    /// process, or 0.
+    /// The address of the memory's first byte that the peer's provider expects in a read or write: its
+    /// address in the peer's process, or 0.
     pub base: u64,
     /// The length of the registered memory, in bytes.
     pub bytes: u64,
 }
 
 impl RemoteMemory {
-    /// Returns the address, as the peer's provider counts, of `bytes` bytes from offset `at` on. Errors
-    /// (MPI_ERR_INTERN): the bytes do not all lie in the registered memory.
+    /// Returns the address to pass for a read or write of `bytes` bytes from offset `at` of the memory on.
+    /// Errors (MPI_ERR_INTERN): the bytes do not all lie in the registered memory.
     pub(crate) fn address(&self, at: u64, bytes: usize) -> Result<u64> {
         if at > self.bytes || bytes as u64 > self.bytes - at {
             fail!(Class::Intern, "{bytes} bytes from {at} on are not in a region of {} bytes", self.bytes);
@@ -56,9 +56,9 @@ impl RemoteMemory {
 }
 
 impl Region {
-    /// Registers memory for `access` (bits FI_READ, ...). `key` becomes its key if the provider lets this
-    /// process choose keys. Errors (MPI_ERR_NO_MEM): the provider refuses, most often because `ulimit -l` is
-    /// too small.
+    /// Registers the memory `span` for `access` (bits FI_READ, ...), and returns its region. The region's key
+    /// is `key`, unless the provider chooses keys itself. Errors (MPI_ERR_NO_MEM): the provider refuses, most
+    /// often because `ulimit -l` is too small.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         endpoint: *mut ffi::Fid,
@@ -122,8 +122,8 @@ impl Region {
         RemoteMemory { key: self.object.record().key, base, bytes: self.span.bytes() as u64 }
     }
 
-    /// Returns the memory's descriptor. The provider requires it beside each address in this memory that a
-    /// call passes.
+    /// Returns the memory's descriptor. A call that passes libfabric an address in this memory must pass the
+    /// descriptor, too.
     pub(crate) fn descriptor(&self) -> *mut c_void {
         self.object.record().mem_desc
     }

@@ -3,9 +3,9 @@
 
 use std::ffi::CString;
 
-/// Environment variables with sizes below libfabric's defaults. By default, tcp of version 2 keeps 1,024
-/// buffers of 16 KiB for unexpected messages, which do not occur here; ofi_rxm of version 1 has buffers for
-/// 128 messages on each connection, while an endpoint has at most 32 under way.
+/// Environment variables and their values: sizes below libfabric's defaults. By default, tcp of version 2
+/// keeps 1,024 buffers of 16 KiB for unexpected messages, which do not occur here. ofi_rxm of version 1 has
+/// buffers for 128 messages on each connection, while an endpoint has at most 32 under way.
 pub const SIZES: [(&str, &str); 3] =
     [("FI_TCP_MAX_RX_SIZE", "2048"), ("FI_OFI_RXM_MSG_RX_SIZE", "32"), ("FI_OFI_RXM_MSG_TX_SIZE", "32")];
 

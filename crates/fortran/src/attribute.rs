@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The integers that Fortran has stored as attributes, by value. C gets the address of an integer in its box.
-/// Equal integers have one address.
+/// The integers that Fortran has stored as attributes. C gets the address of the map's boxed copy of an
+/// integer, so equal integers have one address.
 static STORED: LazyLock<Mutex<HashMap<i64, Box<i64>>>> = LazyLock::new(Mutex::default);
 
 /// Returns the pointer that C gets for the integer `value`, which Fortran stores as an attribute.

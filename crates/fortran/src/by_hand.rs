@@ -44,7 +44,8 @@ procedures! {
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// MPI_F_SYNC_REG: does nothing. The compiler must only see a call that could change the buffer.
+    /// MPI_F_SYNC_REG: does nothing. The call only makes the compiler assume that the buffer may have
+    /// changed.
     sync_reg(_buffer: *const c_void)
     as mpi_f_sync_reg_ pmpi_f_sync_reg_ MPI_F_sync_reg_f08ts PMPI_F_sync_reg_f08ts {}
 
@@ -82,7 +83,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// MPI_KEYVAL_CREATE (deprecated): makes a keyval for attributes of comms that are INTEGERs.
+    /// MPI_KEYVAL_CREATE (deprecated): makes a keyval for INTEGER attributes of comms.
     keyval_create(copy: usize, delete: usize, keyval: &mut i32, state: &i32, ierror: *mut i32)
     as mpi_keyval_create_ pmpi_keyval_create_ {
         let state = callback::narrow_state(&[copy, delete], *state);

@@ -34,7 +34,8 @@ fn record(procedures: &[usize], state: i64, narrow: bool) -> *mut c_void {
     (&raw mut **place).cast()
 }
 
-/// Returns the state for callbacks in C that are to call the Fortran procedures `procedures` with `state`.
+/// Makes the record for callbacks in C that are to call the Fortran procedures `procedures` and to pass them
+/// `state`. Returns a pointer to the record, which C gets as the callbacks' state.
 pub fn state(procedures: &[usize], state: i64) -> *mut c_void {
     record(procedures, state, false)
 }
@@ -188,8 +189,8 @@ attributes! {
         [mpi_win_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_delete_fn];
 }
 
-/// Calls a Fortran copy procedure by `copy`, and stores the copied value at `into`. A value that the
-/// procedure does not change keeps its form: C's pointer or Fortran's integer.
+/// Calls a Fortran copy procedure through the closure `copy`, and stores the copied value at `into`. If the
+/// procedure does not change the value, the value stays as it was: C's pointer or Fortran's integer.
 ///
 /// # Safety
 /// `into` and `flag` may be written.
@@ -323,7 +324,8 @@ conversions! {
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_() {}
 
-/// MPI_CONVERSION_FN_NULL of MPICH's module `mpi_f08`, which has another name there. MPI never calls it.
+/// The constant MPI_CONVERSION_FN_NULL of MPICH's module `mpi_f08`, where it has this other symbol name. MPI
+/// never calls it.
 #[cfg(mpich)]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)] // As gfortran writes a procedure of a module.
@@ -359,7 +361,7 @@ type Operator<Count> = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Cou
 type ErrorProcedure = unsafe extern "C" fn(*mut i32, *mut c_int);
 
 /// Defines `SLOTS` C functions for callbacks of one kind that get no state. Function number i calls the
-/// Fortran procedure in slot i of the array `$slots`.
+/// Fortran procedure in element i of the array `$slots`.
 macro_rules! slots {
     ($kind:ident $slots:ident $function:ident($($argument:ident: $type:ty),*) $body:block) => {
         static $slots: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
@@ -369,8 +371,8 @@ macro_rules! slots {
             body($slots[SLOT].load(Ordering::Acquire))
         }
 
-        /// Puts `procedure` into a slot, and returns the C function that calls the procedure in this slot.
-        /// Returns null, which MPI refuses, if no slot is free.
+        /// Puts `procedure` into a free element of the array, and returns the C function that calls the
+        /// procedure in this element. Returns null, which MPI refuses, if no element is free.
         pub fn $kind(procedure: usize) -> usize {
             table!($function)[..].get(slot(&$slots, procedure)).copied().unwrap_or(0)
         }
@@ -388,8 +390,8 @@ macro_rules! table {
     };
 }
 
-/// Returns the index of the slot that holds `procedure`, or takes a free slot for it. Returns `SLOTS` if no
-/// slot is free.
+/// Returns the index of the element of `slots` that holds `procedure`, or of a free element, into which it
+/// puts the procedure. Returns `SLOTS` if no element is free.
 fn slot(slots: &[AtomicUsize; SLOTS], procedure: usize) -> usize {
     let takes = |slot: &AtomicUsize| {
         let held = slot.compare_exchange(0, procedure, Ordering::AcqRel, Ordering::Acquire);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Converts LOGICALs between Fortran and C. GNU and LLVM Fortran store 1 for .TRUE.; other compilers test the
-//! lowest bit or all bits, for which 1 is right, too.
+//! lowest bit or all bits, so to them, too, 1 is true.
 
 use std::ffi::c_int;
 

@@ -56,8 +56,9 @@ blocks! {
     __mpi_f08_link_constants_MOD_mpi_argvs_null: 1;
 }
 
-/// Defines functions that say whether an address has a special meaning, such as MPI_BOTTOM. A row lists the
-/// variables whose addresses have this meaning; `+ n` means int number n of a common block.
+/// Defines functions that say whether an address has a special meaning, such as MPI_BOTTOM. Each row makes
+/// one function, and lists the variables whose addresses have the meaning; `+ n` means int number n of a
+/// common block.
 macro_rules! meaning {
     ($($(#[$doc:meta])* $name:ident: $($block:ident $(+ $ints:expr)?),*;)*) => { $(
         $(#[$doc])*
@@ -173,9 +174,9 @@ pub fn status(address: *mut i32) -> *mut c_int {
     }
 }
 
-/// C's constant MPI_UNWEIGHTED in the standard ABI, which is also its value in libmpi.so.12.
+/// The value of C's constant MPI_UNWEIGHTED, both in the standard ABI and in libmpi.so.12.
 const UNWEIGHTED: isize = 10;
-/// C's constant MPI_WEIGHTS_EMPTY in the standard ABI, which is also its value in libmpi.so.12.
+/// The value of C's constant MPI_WEIGHTS_EMPTY, both in the standard ABI and in libmpi.so.12.
 const WEIGHTS_EMPTY: isize = 11;
 
 /// Converts the address of weights or error codes for C: returns the address, or C's constant if it is

@@ -11,8 +11,8 @@ pub enum NeighborSide {
     Receive,
 }
 
-/// Returns with how many ranks a collective on `comm` exchanges data: the ranks of the comm, or of the remote
-/// group of an intercommunicator.
+/// Returns the number of ranks with which a collective on `comm` exchanges data: the size of the comm, or of
+/// the remote group of an intercommunicator.
 pub fn of(comm: i32) -> c_int {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: C takes every number.

@@ -64,8 +64,8 @@ removed! {
     };
 }
 
-/// Calls `store` with the lower bound and the extent of a datatype. Returns the code that `store` returns, or
-/// the error code of the C function that reads the two.
+/// Calls `store` with the lower bound and the extent of `datatype`. Returns the code that `store` returns, or
+/// the error code of MPI_Type_get_extent, if it fails.
 fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: the addresses of locals; C checks the handle.
@@ -73,8 +73,8 @@ fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     if code == c::SUCCESS { store(lower, extent) } else { code }
 }
 
-/// Stores `value` as an INTEGER, and returns an error code. Fails if an INTEGER is too short for the value,
-/// which is why MPI-3.0 removed the procedures that call this function.
+/// Stores `value` as an INTEGER, and returns an error code. Fails if `value` does not fit an INTEGER. For
+/// this reason MPI-3.0 removed the procedures that return such values as INTEGERs.
 fn narrow(value: i64, to: &mut i32) -> i32 {
     let Ok(value) = i32::try_from(value) else {
         let sentence =

@@ -103,8 +103,8 @@ impl View {
         }
     }
 
-    /// Whether the array's elements have no gaps between them. In an assumed-size array the extent of the
-    /// last dimension is -1.
+    /// Whether the array's elements have no gaps between them. The extent of an assumed-size array's last
+    /// dimension is -1; it does not matter here.
     fn is_contiguous(&self) -> bool {
         let mut bytes = self.element_bytes;
         self.dimensions.iter().all(|(extent, stride)| {
@@ -141,8 +141,8 @@ pub unsafe fn first(descriptor: *const Descriptor) -> *mut c_void {
     memory::buffer(unsafe { (*descriptor).address })
 }
 
-/// Returns the address of a buffer that a call uses in parts, or after its return. Fails if the buffer is an
-/// array section with gaps.
+/// Returns the address of a buffer, for a call that uses parts of the buffer one by one, or uses it after the
+/// call has returned. Fails if the buffer is an array section with gaps.
 ///
 /// # Safety
 /// `descriptor` points to a valid descriptor, with its dimensions.
@@ -168,7 +168,7 @@ static ATTACH: LazyLock<Option<Attach>> = LazyLock::new(|| {
     unsafe { std::mem::transmute::<*mut c_void, Option<Attach>>(function) }
 });
 
-/// A copy of an array section with gaps, or the array itself if it has none.
+/// A copy of an array section with gaps. For an array without gaps, the array itself.
 pub struct SectionCopy {
     view: View,
     bytes: Option<Vec<u8>>,
@@ -294,8 +294,8 @@ impl Drop for Elements {
 }
 
 impl Elements {
-    /// Makes C's arguments for `count` elements of a section. If the section has gaps, they get a datatype of
-    /// their own. `used` says whether the call looks at the buffer at all.
+    /// Makes C's arguments for `count` elements of a buffer. For a section with gaps, makes a datatype that
+    /// skips the gaps. `used` is false if the call ignores the buffer on this rank.
     ///
     /// # Safety
     /// `descriptor` points to a valid descriptor, with its dimensions.

@@ -80,8 +80,8 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Converts `count` CHARACTERs of `length` bytes, which stand one after the other. Without `count`,
-    /// converts those before the first blank one.
+    /// Converts `count` CHARACTERs of `length` bytes, which stand one after the other. With None for `count`,
+    /// converts the CHARACTERs before the first blank one.
     ///
     /// # Safety
     /// `from` holds these texts of `length` bytes, or is MPI_ARGV_NULL.
@@ -123,8 +123,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Converts the arguments of `count` commands, of which Fortran passes each as a row of a two-dimensional
-    /// array.
+    /// Converts the arguments of `count` commands. Fortran passes a two-dimensional array, in which each row
+    /// has the arguments of one command.
     ///
     /// # Safety
     /// `from` holds `count` rows of texts of `length` bytes, or is MPI_ARGVS_NULL.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An access that one rank carries out alone: from the file's bytes to memory, or back.
+//! An access to a file that one rank carries out alone: a read into memory, or a write from memory.
 //!
-//! Reads include small holes, the bytes between an access's pieces (data sieving). Invariant: a write does
-//! not touch the holes, unless the user asks for it (romio_ds_write=enable). Writing a hole back with its old
-//! content loses what another process wrote there meanwhile; a byte-range lock excludes only processes that
-//! lock, too, as every write of this library does with that hint.
+//! A read includes short holes, the bytes of the file between the parts that the access wants (data sieving).
+//! Invariant: a write does not touch holes, unless the user asks for it (romio_ds_write=enable). Writing a
+//! hole back with its old content loses what another process wrote there meanwhile. A byte-range lock
+//! excludes only processes that lock, too. With that hint every write of this library locks.
 
 use crate::hints::{Hints, Switch};
 use crate::representation::Representation;
@@ -58,13 +58,13 @@ pub struct Conversion {
     external_bytes: usize,
 }
 
-/// The longest hole between two pieces of the file that a read includes, to save a system call, which costs
-/// about as much as the copy of a page.
+/// The longest hole, in bytes, that one read includes between two parts of the file. A longer hole costs more
+/// to copy than a second system call.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
-    /// Allocates memory for `count` elements of `datatype` in external32. In a write, converts the elements
-    /// of `user` into this memory at once.
+    /// Makes a conversion with memory for `count` elements of `datatype` in external32. In a write, also
+    /// converts the elements of `user` into this memory.
     pub fn new(
         way: AccessDirection,
         datatype: &Arc<Datatype>,
@@ -84,8 +84,9 @@ impl Conversion {
         Buffer::from(self.external.span())
     }
 
-    /// Converts the data that a read has brought, after `moved` bytes of the file were moved. Returns how
-    /// many bytes of the program's memory were moved with them; an incomplete last element does not count.
+    /// Ends an access that moved `moved` bytes of the file: after a read, converts the data into the
+    /// program's memory. Returns how many bytes of that memory they are; an incomplete last element does not
+    /// count.
     fn finish(self, way: AccessDirection, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
@@ -98,8 +99,9 @@ impl Conversion {
 }
 
 impl Transfer {
-    /// Makes a transfer between the program's memory, `access.memory`, and a file with data in
-    /// `representation`. The caller has already converted data in a user's representation.
+    /// Makes a transfer between the program's memory, `access.memory`, and a file in `representation`. For
+    /// external32 it converts the data; for a representation that the user has registered, the caller has
+    /// converted them.
     pub fn new(
         way: AccessDirection,
         mut access: Access,
@@ -176,8 +178,8 @@ impl Access {
         run.failed.map(|()| run.moved)
     }
 
-    /// Returns the memory of `bytes` bytes of the access, from packed offset `packed` on (without the holes);
-    /// None if the memory has gaps.
+    /// Returns the memory of `bytes` bytes of the access, from packed offset `packed` on (packed offsets
+    /// count no holes). Returns None if the memory has gaps.
     fn span(&self, packed: u64, bytes: u64) -> Option<Span> {
         self.memory.contiguous().map(|span| span.slice(packed as usize, bytes as usize))
     }
@@ -195,7 +197,8 @@ struct FilePiece {
 struct ActiveAccess<'a> {
     access: &'a Access,
     way: AccessDirection,
-    /// The pieces collected so far. The next `flush` moves them together, in one block of the file.
+    /// The parts of the access that are collected so far. The next `flush` moves them all by one read or
+    /// write of the file.
     group: Vec<FilePiece>,
     moved: u64,
     failed: Result<()>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collective accesses in two phases (MPI 5.0, section 14.4): ranks exchange data, and a few of them, the
-//! *aggregators*, move large pieces between their collective buffers and the file.
+//! *aggregators*, move long ranges between their collective buffers and the file.
 //!
 //! Each aggregator has a domain of the file, and moves cb_buffer_size bytes of it in a round. The ranks
-//! exchange views once. The places of a rank's data in a round follow from its view, so the one all-to-all of
-//! a round carries no offsets. A round is exchanged while the one before is written, or the next is read.
+//! exchange views once. A rank's view tells where its data of a round lie, so a round's one all-to-all
+//! carries no offsets. A round is exchanged while another round is written or read.
 //!
 //! Invariants: holes are not touched (`access.rs`); all ranks return one outcome. Each access has its own
 //! context, since the steps of several accesses have no common order. Blocking accesses have a common order,
@@ -85,9 +85,9 @@ struct TwoPhasePlan {
     end: u64,
     rounds: u64,
     round: u64,
-    /// For each rank: first packed offset and end of its access in its view. Reads are cut at the file's end.
+    /// For each rank, the packed offsets of its view at which its access starts and ends, within the file.
     ranges: Vec<(u64, u64)>,
-    /// At an aggregator: the length in words of each rank's view, which it receives, in rank order.
+    /// At an aggregator: for each rank, how many words of its view arrive here, in rank order.
     view_words: Vec<usize>,
 }
 
@@ -96,7 +96,7 @@ const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// The most pieces of an access with the flag `FEW_PIECES`. If all ranks set it, each moves its own data.
+/// The flag `FEW_PIECES` is set for at most this many ranges. If all ranks set it, each moves its own data.
 const PIECES_FEW: u64 = 8;
 /// The bytes that a rank tells the others at the end: the class and the sentence of its error, or zeroes.
 const VERDICT_BYTES: usize = 256;
@@ -104,7 +104,7 @@ const VERDICT_BYTES: usize = 256;
 const SPARSE: u64 = 16;
 /// The longest transfer, in bytes, that the calling thread makes itself: handing it to a thread costs more.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// The longest blocking transfer, in bytes, that the calling thread makes itself: 1 ms without progress.
+/// The longest blocking transfer, in bytes, that the calling thread makes itself, which takes about 1 ms.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl CollectiveAccess {
@@ -399,7 +399,7 @@ impl CollectiveAccess {
         self.plan.aggregators.iter().position(|rank| *rank == self.members.rank)
     }
 
-    /// Starts the exchange by which every rank sends its view to the aggregators.
+    /// Starts the exchange by which every rank sends its view to the aggregators. Returns its ticket.
     fn send_views(&mut self, coll: &mut Coll, extents: &[Vec<u64>]) -> Result<CollTicket> {
         self.mine = Block::of(&to_bytes(&self.transfer().access.tiles.to_words()));
         let mine = Buffer::from(self.mine.span());
@@ -480,7 +480,7 @@ impl CollectiveAccess {
         self.ahead = Some(buffer);
     }
 
-    /// Starts the exchange of the current round's data. Returns None while the file is still being read.
+    /// Starts the exchange of the round's data. Returns its ticket; None while the file is being read.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == AccessDirection::Read;

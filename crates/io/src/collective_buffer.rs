@@ -79,7 +79,7 @@ pub(crate) fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u6
     (first, tiles.below(bounds.1, first, to))
 }
 
-/// Divides a span into buffers of these lengths, one after the other.
+/// Divides a span into buffers of these lengths, one after the other, and returns the buffers.
 pub(crate) fn slices(span: Span, lengths: &[usize]) -> Vec<Buffer> {
     let mut at = 0;
     let slice = |length: &usize| {

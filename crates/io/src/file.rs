@@ -38,7 +38,8 @@ pub struct OpenFile {
     pub atomic: bool,
     /// The split collective access that has begun and was not ended by the program; None if there is none.
     pub split: Option<SplitAccess>,
-    /// The file's error handler, of which the file holds one reference in the table of `Objects`.
+    /// The file's error handler. The file counts as one reference to it in the table of error handlers of
+    /// `Objects`.
     pub errhandler: Handle,
 }
 
@@ -73,8 +74,8 @@ pub const AMODES: i32 = c::MODE_RDONLY
     | c::MODE_SEQUENTIAL
     | c::MODE_APPEND;
 
-/// Checks that the flags of an access mode may stand together. Errors: they may not (MPI_ERR_AMODE; MPI 5.0,
-/// section 14.2.1).
+/// Fails with MPI_ERR_AMODE if the flags of an access mode do not go together: two exclude each other, or one
+/// is missing (MPI 5.0, section 14.2.1).
 pub fn check_amode(amode: i32) -> Result<()> {
     let ways = [c::MODE_RDONLY, c::MODE_RDWR, c::MODE_WRONLY];
     if ways.iter().filter(|way| amode & **way != 0).count() != 1 {
@@ -125,8 +126,8 @@ pub fn delete(path: &Path) -> Result<()> {
 }
 
 impl OpenFile {
-    /// Returns the file's ranks, as the members of one more collective. Each call returns a new context, so
-    /// all ranks make their calls in the same order.
+    /// Returns the file's ranks as the members of a new collective, which has a context of its own. All ranks
+    /// of the file must make these calls in the same order, so that their contexts agree.
     pub fn members(&mut self) -> Result<Members> {
         Ok(Members {
             context: self.comm.operation_context()?,
@@ -164,8 +165,8 @@ impl OpenFile {
         }
     }
 
-    /// Converts `bytes` data bytes of the view to etypes. Errors: they are no whole number of etypes
-    /// (MPI_ERR_ARG).
+    /// Converts `bytes` data bytes of the view to a number of etypes. Errors (MPI_ERR_ARG): the bytes are no
+    /// whole number of etypes.
     pub fn etypes(&self, bytes: u64) -> Result<i64> {
         let unit = self.view.etype_bytes;
         if !bytes.is_multiple_of(unit) {

@@ -27,24 +27,22 @@ pub struct Hints {
     pub cb_read: Switch,
     /// Whether aggregators move the data of collective writes. Otherwise each rank writes its own data.
     pub cb_write: Switch,
-    /// The longest block of the file that one system call reads when pieces and the holes between them are
-    /// read together.
+    /// The longest block of the file, in bytes, that one system call reads, with the holes in it.
     pub read_buffer_bytes: u64,
-    /// The longest block of the file that is written at once when pieces and the holes between them are
-    /// written together.
+    /// The longest block of the file, in bytes, that one system call writes, with the holes in it.
     pub write_buffer_bytes: u64,
-    /// Whether a read of several pieces includes the holes between them (data sieving).
+    /// Whether a read of several ranges of the file also reads the holes between them (data sieving).
     pub ds_read: Switch,
-    /// Whether a write of several pieces also reads the holes between them, and writes the holes back
-    /// unchanged, under a lock.
+    /// Whether a write to several ranges of the file also reads the holes between them, and writes the holes
+    /// back unchanged, under a lock.
     pub ds_write: Switch,
     /// The alignment of the aggregators' domains in the file, in bytes: each domain begins at a multiple of
     /// this number.
     pub striping_bytes: u64,
     /// The permission bits of a file that is created.
     pub permissions: u32,
-    /// Hints that are stored as they were given, and not used: cb_config_list, striping_factor, access_style,
-    /// ...
+    /// Hints that this library stores as it got them, as keys and values, and does not use: cb_config_list,
+    /// striping_factor, access_style, ...
     pub stored: Vec<(String, String)>,
 }
 
@@ -185,8 +183,9 @@ impl Hints {
         ranks
     }
 
-    /// Returns the values that rank 0 sends to all ranks, since all ranks must plan collective accesses by
-    /// equal values. `hosts[i]` is the host of rank `i`.
+    /// Returns four words that rank 0 sends to all ranks, which need equal values to plan: the numbers of
+    /// aggregators, `cb_buffer_bytes`, the switches, and `striping_bytes`. `hosts[i]` is the host of rank
+    /// `i`.
     pub fn shared_words(&self, hosts: &[u32]) -> [u64; 4] {
         let switches = self.cb_read as u64 | (self.cb_write as u64) << 8 | (self.ds_write as u64) << 16;
         let nodes = self.choose(hosts).len() as u64 | u64::from(self.per_host) << 32;

@@ -48,8 +48,8 @@ pub struct Io {
 }
 
 impl Io {
-    /// Makes the state of a process without accesses. The threads that carry out transfers call `wake`
-    /// whenever they have finished a job.
+    /// Makes the state of a process that has no accesses under way. The threads that carry out transfers call
+    /// `wake` whenever they have finished a job.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
         Io { pool: ThreadPool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }

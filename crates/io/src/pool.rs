@@ -60,7 +60,7 @@ struct JobQueue {
     stopped: bool,
 }
 
-/// The most threads that a pool starts. The reads and writes of more threads would only queue at the storage
+/// The most threads that a pool starts. The reads and writes of more threads would only wait for the storage
 /// device.
 const THREADS_MAX: usize = 4;
 

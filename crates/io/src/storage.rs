@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 use sys::file::Lock;
 
-/// An open file, which its handle and the operations under way share.
+/// An open file. The MPI file's handle and the operations under way share this value.
 #[derive(Debug)]
 pub struct Storage {
     file: File,
@@ -59,7 +59,8 @@ impl Storage {
         sys::file::write_at(&self.file, from, offset).map_err(|error| self.failure(&doing(), &error))
     }
 
-    /// Waits for a lock of the file's bytes `[from, to)`, which is held until the returned guard is dropped.
+    /// Waits until this process has a lock of the file's bytes `[from, to)`. Returns a guard; dropping it
+    /// releases the lock.
     pub fn lock(&self, lock: Lock, from: u64, to: u64) -> Result<RangeLock<'_>> {
         let within = self.within.lock().unwrap_or_else(PoisonError::into_inner);
         sys::file::lock(&self.file, lock, from, to - from)

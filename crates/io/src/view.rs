@@ -39,8 +39,8 @@ pub struct Tiles {
     sorted: bool,
 }
 
-/// At an aggregator, the views of all ranks, once these were exchanged. At other ranks an empty list, which
-/// says that the aggregators have the views.
+/// The views of all ranks, unset until the ranks have exchanged them. Then an aggregator holds all views;
+/// other ranks hold an empty list, which says that the aggregators have them.
 pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
 /// The greatest offset of a byte in a file.
@@ -87,8 +87,8 @@ impl Tiles {
         offset
     }
 
-    /// Calls `each` with the offset in the file and the length of every piece of the file that holds some of
-    /// the packed bytes `[from, from + bytes)`, in order. Adjacent pieces are joined.
+    /// Calls `each` for every contiguous run of bytes in the file that holds some of the packed bytes `[from,
+    /// from + bytes)`, in order, with its offset in the file and its length. Adjacent runs are joined.
     pub fn pieces(&self, from: u64, bytes: u64, mut each: impl FnMut(u64, u64)) {
         if bytes == 0 {
             return;
@@ -113,8 +113,8 @@ impl Tiles {
         }
     }
 
-    /// Returns an upper bound for the number of pieces of the file that hold the packed bytes `[from, from +
-    /// bytes)`.
+    /// Returns an upper bound for the number of contiguous runs of bytes in the file that hold the packed
+    /// bytes `[from, from + bytes)`.
     pub fn pieces_max(&self, from: u64, bytes: u64) -> u64 {
         match (self.gapless, bytes) {
             (_, 0) => 0,
@@ -184,13 +184,13 @@ impl Tiles {
     }
 }
 
-/// The order in which the pieces of one element of a layout lie in memory or in the file.
+/// How the runs (contiguous bytes) of one element of a layout follow one another in memory or in the file.
 struct PieceOrder {
-    /// Whether each piece begins where the piece before it begins, or later.
+    /// Whether each run of bytes begins where the run before it begins, or later.
     ascending: bool,
-    /// Whether each piece begins where the piece before it ends, or later.
+    /// Whether each run of bytes begins where the run before it ends, or later.
     disjoint: bool,
-    /// The distance in bytes from the start of the first piece to the end of the last piece.
+    /// The distance in bytes from the start of the element's first run to the end of its last run.
     reach: i64,
 }
 
@@ -213,7 +213,8 @@ fn order(layout: &Layout) -> PieceOrder {
     PieceOrder { ascending, disjoint: ascending && disjoint, reach }
 }
 
-/// Checks what the standard requires of etypes and filetypes (MPI 5.0, section 14.1.1).
+/// Fails if `layout` breaks a rule of the standard for etypes and filetypes (MPI 5.0, section 14.1.1). Some
+/// rules hold only if the file is `writable`. `what` names the datatype in the error sentence.
 fn check_type(what: &str, layout: &Layout, writable: bool) -> Result<()> {
     if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
         fail!(

@@ -15,7 +15,8 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sys::pool::Pool;
 
-/// The pool, shared memory of the rank that the MPI library has offered for allocations. Null until then.
+/// The pool: shared memory that the MPI library has offered for the program's allocations. Null before the
+/// offer.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" {
@@ -44,7 +45,7 @@ fn owner(memory: *mut c_void) -> Option<&'static Pool> {
     pool().filter(|pool| pool.holds(memory.addr()))
 }
 
-/// Allocates memory of the pool (the rank's shared memory), aligned to `Pool::ALIGN`. Returns null if there
+/// Returns new memory of the pool (the rank's shared memory), aligned to `Pool::ALIGN`. Returns null if there
 /// is no pool, if `bytes` is too short for the pool, or if the pool is full.
 fn of_pool(bytes: usize) -> *mut c_void {
     match pool() {
@@ -53,7 +54,7 @@ fn of_pool(bytes: usize) -> *mut c_void {
     }
 }
 
-/// C's malloc: allocates from the pool if `bytes` is long, otherwise from glibc.
+/// C's malloc: returns memory from the pool if `bytes` is long, otherwise from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let memory = of_pool(bytes);
@@ -64,7 +65,8 @@ pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     unsafe { __libc_malloc(bytes) }
 }
 
-/// C's calloc: allocates zeros from the pool if they are long, otherwise from glibc.
+/// C's calloc: allocates `count` times `bytes` zero bytes, from the pool if they are many, otherwise from
+/// glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let memory = count.checked_mul(bytes).map_or(std::ptr::null_mut(), of_pool);
@@ -91,7 +93,8 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     }
 }
 
-/// C's realloc: changes the length of an allocation, which moves to the pool if it becomes long.
+/// C's realloc: changes the length of an allocation, and returns its new address. It moves to the pool if it
+/// becomes long.
 ///
 /// # Safety
 ///
@@ -126,8 +129,8 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     moved
 }
 
-/// glibc's memalign: allocates from the pool if `bytes` is long and the pool's alignment suffices, otherwise
-/// from glibc.
+/// glibc's memalign: returns memory from the pool if `bytes` is long and the pool's alignment suffices,
+/// otherwise from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     let memory = if align <= Pool::ALIGN { of_pool(bytes) } else { std::ptr::null_mut() };
@@ -151,7 +154,8 @@ pub extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// POSIX's posix_memalign: allocates like `memalign`, and stores the address.
+/// POSIX's posix_memalign: allocates like `memalign`, and stores the address at `memory`. Returns 0 or an
+/// errno.
 ///
 /// # Safety
 ///

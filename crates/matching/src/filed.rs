@@ -35,7 +35,8 @@ impl PatternKey {
         }
     }
 
-    /// Returns the pattern, of the given class, that fits messages with this envelope.
+    /// Returns the pattern that fits messages with this envelope and has wildcards in the fields that `class`
+    /// names.
     #[inline]
     pub(crate) fn of_envelope(envelope: &Envelope, class: usize) -> PatternKey {
         debug_assert!(class < CLASSES);
@@ -51,7 +52,7 @@ impl PatternKey {
         self.class as usize
     }
 
-    /// Hashes the pattern by multiplication. The table uses the high bits, which are mixed best.
+    /// Returns a hash of the pattern, by multiplication. The table uses the high bits, which are mixed best.
     #[inline]
     fn hash(&self) -> u64 {
         let pair = u64::from(self.source) << 32 | u64::from(self.tag as u32);
@@ -147,7 +148,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         None
     }
 
-    /// Counts the entries with this key. The time grows with the length of the chain.
+    /// Returns how many entries have this key. The time grows with the length of the chain.
     pub(crate) fn count(&self, key: &PatternKey) -> usize {
         let (mut at, mut many) = (self.chains[self.bucket(key)].first, 0);
         while at != NONE {
@@ -189,7 +190,8 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
             .map(|entry| entry as u32)
     }
 
-    /// Returns the values of all entries, the oldest first. It sorts them.
+    /// Returns the values of all entries, the oldest first. The call sorts the entries, so its time grows
+    /// with the table.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &V> {
         let mut live: Vec<(u64, &V)> = self
             .entries

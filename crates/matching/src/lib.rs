@@ -4,8 +4,9 @@
 //!
 //! A message goes to the oldest posted receive that fits it. A receive takes the oldest message that fits it.
 //! Neither search walks a queue. Wildcards make four *classes* of pattern: the hash table has a receive under
-//! its own pattern, and a message under each of the four that fit it. While all waiting entries are alike,
-//! they are kept in a *run* instead, which is asked first: its entries are older than all in the table.
+//! its own pattern, and a message under each of the four that fit it. While all waiting entries are alike, a
+//! *run* holds them instead. A search looks into the run first, since the entries in the run are older than
+//! those in the hash table.
 //!
 //! Invariants: entries with one key stay in order of arrival; all links are indices; a table allocates only
 //! when it holds more entries than ever. Read next: `run.rs`, `filed.rs`, `tests/against_walk.rs`.
@@ -88,7 +89,7 @@ impl<T> Posted<T> {
         first.map(|(_, index)| self.remove_filed(index))
     }
 
-    /// Removes a receive from the queue, for MPI_Cancel. `entry` must still be in the queue.
+    /// Removes a receive from the queue, for MPI_Cancel, and returns it. `entry` must still be in the queue.
     pub fn remove(&mut self, entry: QueueEntry) -> T {
         match entry.0 {
             EntryLocation::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
@@ -102,8 +103,8 @@ impl<T> Posted<T> {
         receive
     }
 
-    /// Counts the waiting receives that name exactly this source and tag. None if a receive with a wildcard
-    /// could take the message, too.
+    /// Returns how many waiting receives name exactly this source and tag. Returns None if a receive with a
+    /// wildcard could take the message, too.
     pub fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let mut many = 0;
         if let Some(pattern) = self.run.key()
@@ -133,7 +134,8 @@ impl<T> Posted<T> {
         self.len() == 0
     }
 
-    /// Returns all receives, the oldest first. It sorts them: it is for reports, not for matching.
+    /// Returns all receives with their patterns, the oldest first. The call sorts the receives, so it is for
+    /// reports only.
     pub fn iter(&self) -> impl Iterator<Item = (&Pattern, &T)> {
         self.run.iter().chain(self.filed.in_order().map(|(pattern, receive)| (pattern, receive)))
     }
@@ -214,7 +216,8 @@ impl<T> Unexpected<T> {
         self.len() == 0
     }
 
-    /// Returns all messages, the oldest first. It sorts them: it is for reports, not for matching.
+    /// Returns all messages with their envelopes, the oldest first. The call sorts the messages, so it is for
+    /// reports only.
     pub fn iter(&self) -> impl Iterator<Item = (&Envelope, &T)> {
         self.run.iter().chain(self.filed.in_order().map(|(envelope, message)| (envelope, message)))
     }

@@ -15,7 +15,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Counts the receives like `Posted::exact`.
+    /// Returns what `Posted::exact` must return: how many receives name exactly this source and tag. None if
+    /// a receive with a wildcard fits the message, too.
     fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let fitting = || self.posted.iter().filter(|(pattern, _)| pattern.fits(envelope));
         let is_exact = |(pattern, _): &(Pattern, u32)| pattern.source.is_some() && pattern.tag.is_some();
@@ -36,7 +37,7 @@ struct Both {
 enum Move {
     Receive(Pattern),
     Message(Envelope),
-    /// Cancels the receive that was posted as number n, if it still waits.
+    /// Cancels a receive, if it still waits. The field is how many receives were posted before this receive.
     Cancel(usize),
     Probe(Pattern),
 }

@@ -264,8 +264,8 @@ functions! {
     }
 }
 
-/// Wraps `address` as an output parameter, in which a function for MPICH's streams stores a handle in MPICH's
-/// form.
+/// Makes an output parameter of `address`: a function for MPICH's streams stores a handle there, in MPICH's
+/// form. `name` is the parameter's name.
 fn out(address: usize, name: &'static str) -> Out<Handle> {
     Out::in_form(address, name, &translate::HANDLE)
 }

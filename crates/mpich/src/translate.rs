@@ -192,8 +192,8 @@ macro_rules! flags {
 
 pub(crate) use {families, flags, foreign, permutation};
 
-/// Replaces each bit in `flags` that is the first of a pair by the second of the pair. All first bits
-/// together must be the same bits as all second bits.
+/// Returns `flags` with each bit that is the first of a pair replaced by the second of the pair. All first
+/// bits together must be the same bits as all second bits.
 pub fn move_bits(flags: i32, pairs: &[(i32, i32)]) -> i32 {
     let named = pairs.iter().fold(0, |all, (from, _)| all | from);
     let moved = pairs.iter().filter(|(from, _)| flags & from != 0).fold(0, |all, (_, to)| all | to);
@@ -341,8 +341,8 @@ fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     }
 }
 
-/// The description of the MPICH ABI for the crate `abi`: how numbers are translated that callbacks,
-/// attributes and texts contain.
+/// The description of the MPICH ABI for the crate `abi`: the functions that translate the numbers in
+/// callbacks, attributes and texts.
 pub static SHIM: Shim = Shim {
     name: "MPICH ABI (libmpi.so.12)",
     version: (-1, -1),
@@ -358,8 +358,8 @@ pub static SHIM: Shim = Shim {
     status: Some(&STATUS),
 };
 
-/// The keyval of MPI_HOST in the standard ABI. Its value, and those of the four keyvals below, are numbers
-/// that must be translated.
+/// The keyval of MPI_HOST in the standard ABI. The values of this attribute, and of those with the four
+/// keyvals below, are numbers that must be translated.
 const KEYVAL_HOST: i32 = 503;
 const KEYVAL_IO: i32 = 502;
 const KEYVAL_LASTUSEDCODE: i32 = 506;

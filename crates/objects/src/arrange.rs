@@ -26,9 +26,9 @@ pub fn matters(places: &[ProcessLocality]) -> bool {
 /// Returns, for each vertex, the process that gets it. There are as many vertices as processes. Returns None
 /// if the given order is as good.
 ///
-/// The method is greedy graph growing: fills groups of near processes one by one, each time with the vertex
-/// that has the heaviest edges into the group. Uses the result if it has a smaller sum of weight times
-/// distance.
+/// The method is greedy graph growing: it fills groups of near processes one by one, and adds to a group the
+/// vertex with the heaviest edges into the group. The cost of an order is the sum of weight times distance
+/// over all edges.
 pub fn arrange(places: &[ProcessLocality], edges: &[GraphEdge]) -> Option<Vec<u32>> {
     let mut near: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.len()];
     for (from, to, weight) in edges {

@@ -2,7 +2,7 @@
 //! Attributes of objects, and keyvals, the keys of attributes (MPI 5.0, section 7.7).
 //!
 //! The functions here call no callback of the program. The `abi` crate reads the callbacks' addresses here,
-//! and calls them while nothing is borrowed.
+//! and calls the callbacks when it holds no borrow of `Objects`, so that they may call MPI.
 
 use crate::handle::HandleKind;
 use std::sync::Arc;

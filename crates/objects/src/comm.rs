@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Comms: a context (two hashes that name the comm) and one group, or two groups for an intercommunicator
-//! (MPI 5.0, chapter 7).
+//! Comms (MPI 5.0, chapter 7). Each comm has a context, two hashes that name the comm. An intracommunicator
+//! has one group of processes, an intercommunicator has two.
 
 use crate::attribute::Attributes;
 use crate::constants;
@@ -19,18 +19,18 @@ pub struct Comm {
     /// The context id: the number that separates the comm's messages and collectives from those of other
     /// comms.
     pub context: u64,
-    /// A second hash, beside `context`, of how the comm was made. Members compare it when they exchange words
-    /// to make another comm from this one.
+    /// A second hash, beside `context`, of the calls that made the comm. Members compare it when they
+    /// exchange data to make another comm from this comm.
     pub fingerprint: u64,
     /// Keeps the number `context` reserved in this process. None until the comm enters the table of comms.
     pub claim: Option<ContextClaim>,
     /// The processes of the comm. For an intercommunicator, the local group.
     pub group: Arc<Group>,
-    /// The remote group of an intercommunicator, in which the ranks of messages count. None for an
-    /// intracommunicator.
+    /// The remote group of an intercommunicator. The rank in a send or receive is a rank in this group. None
+    /// for an intracommunicator.
     pub remote: Option<Arc<Group>>,
     /// The numbers in the job of all processes of the comm. For an intercommunicator, first those of one
-    /// group, then those of the other, in an order that both sides share.
+    /// group, then those of the other; all processes of both groups have the two groups in the same order.
     pub all_peers: Arc<[u32]>,
     /// How many processes of `all_peers` are in the first group of an intercommunicator. 0 for an
     /// intracommunicator.
@@ -39,16 +39,17 @@ pub struct Comm {
     pub rank: u32,
     /// The name that MPI_Comm_set_name has set. Empty if there is none.
     pub name: String,
-    /// The error handler of the comm. Its reference count in the table of `Objects` counts this comm.
+    /// The error handler of the comm. The comm counts as one reference to it in the table of error handlers
+    /// of `Objects`.
     pub errhandler: Handle,
     pub attributes: Attributes,
     /// The comm's hints, which MPI_Comm_set_info has set, and the default of `mpi_memory_alloc_kinds`.
     pub info: Info,
     /// The number of the handle of the session from which the comm derives. 0 if it derives from no session.
     pub session: u64,
-    /// Whether the comm has slots, the shared memory by which short blocking collectives go.
+    /// The state of the comm's slots, the shared memory that carries short blocking collectives.
     pub flat: FlatState,
-    /// Whether the comm has a queue, by which short nonblocking collectives go one after the other.
+    /// The state of the comm's queue, which carries short nonblocking collectives one after the other.
     pub queue: QueueState,
     pub topology: Option<Arc<Topology>>,
     /// How many blocking collectives, and how many nonblocking ones, the comm has started. All members count
@@ -59,11 +60,11 @@ pub struct Comm {
     /// make each call.
     partial: PartialCalls,
     /// Counts the partitioned messages that this process has received, and those that it has sent, by tag,
-    /// sender and receiver. A message to itself counts as both.
+    /// sender and receiver. A message from this process to itself counts as both.
     partitioned: [PartialCalls; 2],
 }
 
-/// Whether a comm has attached its slots, the shared memory by which short blocking collectives go (crate
+/// Whether a comm has attached its slots, the shared memory that carries short blocking collectives (crate
 /// `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatState {
@@ -75,7 +76,8 @@ pub enum FlatState {
     Attached(usize),
 }
 
-/// Whether a comm has opened its queue, by which short nonblocking collectives go (crate `coll`).
+/// Whether a comm has opened its queue, which carries short nonblocking collectives one after the other
+/// (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueState {
     /// The comm has no queue yet. Holds how many calls so far could have used it.
@@ -84,12 +86,12 @@ pub enum QueueState {
     Open(usize),
 }
 
-/// The bit that the context ids of a comm's nonblocking collectives have, and those of its blocking ones have
-/// not.
+/// The bit that marks the context ids of a comm's nonblocking collectives. The ids of its blocking
+/// collectives lack it.
 const NONBLOCKING: u64 = 1 << 63;
 
-/// The keys of the hints that a comm stores. Each hint is a promise of the program. This library makes no use
-/// of it.
+/// The keys of the hints that a comm stores. Each hint is a promise of the program, which this library does
+/// not use.
 const HINTS: [&str; 6] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -129,8 +131,8 @@ impl Comm {
     }
 
     /// Makes an intercommunicator of two groups. This process is a member of `local`. Neither group is empty,
-    /// and they share no process (MPI 5.0, section 7.6.2). The group with the lowest process number is the
-    /// first on both sides.
+    /// and they share no process (MPI 5.0, section 7.6.2). The group with the lowest process number counts as
+    /// the first group at all processes.
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
@@ -146,8 +148,8 @@ impl Comm {
         self.group.size()
     }
 
-    /// Returns the group in which the ranks of messages count: the comm's group, or the remote group of an
-    /// intercommunicator.
+    /// Returns the group in which the rank of a send or receive is a rank: the comm's group, or the remote
+    /// group of an intercommunicator.
     #[inline]
     pub fn partners(&self) -> &Arc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
@@ -179,8 +181,9 @@ impl Comm {
         if self.name.is_empty() { handle.to_string() } else { self.name.clone() }
     }
 
-    /// Returns the number in the job of the process with the rank `rank` in messages, or MPI_ERR_RANK if
-    /// there is none.
+    /// Returns the number in the job of the process to which a message to `rank` goes: the member of the
+    /// comm, or of the remote group of an intercommunicator. Fails with MPI_ERR_RANK if there is no such
+    /// rank.
     #[inline]
     pub fn peer(&self, rank: i32) -> Result<u32> {
         let partners = self.partners();
@@ -193,13 +196,15 @@ impl Comm {
         }
     }
 
-    /// Adds those of `hints` that a comm stores, and ignores the others (MPI 5.0, sections 7.4.4 and 11.4.3).
+    /// Adds to the comm's hints those of `hints` whose keys are in `HINTS`, and ignores the others (MPI 5.0,
+    /// sections 7.4.4 and 11.4.3).
     pub fn hint(&mut self, hints: &Info) -> Result<()> {
         let known = hints.entries().iter().filter(|(key, _)| HINTS.contains(&key.as_str()));
         known.into_iter().try_for_each(|(key, value)| self.info.set(key, value))
     }
 
-    /// Compares this comm with another comm, as MPI_Comm_compare does (MPI 5.0, sections 7.4.1 and 7.6.1).
+    /// Compares this comm with a comm of another handle. Returns MPI_CONGRUENT, MPI_SIMILAR or MPI_UNEQUAL,
+    /// as MPI_Comm_compare does (MPI 5.0, sections 7.4.1 and 7.6.1).
     pub fn compare(&self, other: &Comm) -> i32 {
         let remote = match (&self.remote, &other.remote) {
             (None, None) => constants::IDENT,

@@ -12,12 +12,12 @@ use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Two hashes of how a comm was made. All members compute the same hashes, and know the comm by them.
+/// Two hashes of the calls that made a comm. All members compute the same hashes, and name the comm by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// The first hash, below 2^62. The messages and collectives of the comm carry it.
     pub id: u64,
-    /// A second hash of the same facts. It tells apart two comms whose first hashes are equal.
+    /// A second hash of the calls that made the comm. It tells apart two comms whose first hashes are equal.
     pub fingerprint: u64,
 }
 
@@ -79,7 +79,8 @@ impl Context {
         NOTHING.derive(&[4, id])
     }
 
-    /// Returns the context from which the contexts of comms that MPI_Comm_create_from_group makes derive.
+    /// Returns the context that stands for the parent of each comm that MPI_Comm_create_from_group makes,
+    /// since such a comm has no parent.
     pub fn of_groups() -> Context {
         NOTHING.derive(&[5])
     }
@@ -104,7 +105,8 @@ pub fn mixed(first: u64, words: &[u64]) -> u64 {
     })
 }
 
-/// Counts the calls that only some processes make, by the arguments that these processes share.
+/// Counts the calls that only some processes make. There is one count for each set of arguments on which the
+/// calling processes agree, such as tag and members.
 #[derive(Debug, Default)]
 pub struct PartialCalls {
     calls: HashMap<(u64, u64), u64>,
@@ -121,8 +123,8 @@ impl PartialCalls {
     }
 }
 
-/// The context ids that this process uses, and the latest that it has used: messages of a freed comm may
-/// still be under way.
+/// The context ids that this process uses now, and the ids that it has freed most recently: messages of a
+/// freed comm may still be under way.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts(Arc<Mutex<InUse>>);
 

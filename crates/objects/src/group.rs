@@ -117,7 +117,7 @@ impl Group {
         Ok(Group::new(stay.collect::<Vec<_>>(), me).of_session(self.session))
     }
 
-    /// Lists the ranks that `ranges` contain, as MPI_Group_range_incl reads such ranges (MPI 5.0, section
+    /// Returns the ranks that `ranges` contain, as MPI_Group_range_incl reads such ranges (MPI 5.0, section
     /// 7.3.2).
     pub fn ranks_of(&self, ranges: &[RankRange]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();

@@ -3,8 +3,9 @@
 //!
 //! A handle is as wide as a pointer. Predefined handles are the constants of the standard ABI (MPI 5.0,
 //! section 20.3), below 1024. Others are `kind << 27 | generation << 22 | index`, a positive C int, so
-//! `MPI_Comm_toint` returns its argument. The kind and the generation show what a wrong handle is. The upper
-//! half of the indices, which have no generation, are numbers of objects that need no slot in a table.
+//! `MPI_Comm_toint` returns its argument. The kind tells a handle of another kind of object, the generation
+//! tells the handle of a freed object. The upper half of the indices, which have no generation, are numbers
+//! of objects that need no entry in a table.
 
 use error::Class;
 
@@ -22,7 +23,7 @@ const INDICES: u32 = 1 << GENERATION_SHIFT;
 /// The most objects of one kind that a table holds at the same time.
 pub const INDEX_MAX: u32 = INDICES / 2;
 
-/// How many handles of one kind stand for a number, and not for a slot in a table.
+/// How many handles of one kind stand for a number, and not for an entry in a table.
 pub const NUMBERS: u32 = INDICES / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +117,14 @@ impl HandleKind {
 }
 
 impl Handle {
-    /// Makes the handle of slot `index` of a table. `generation` is how many times the slot has been used.
+    /// Makes the handle of the entry `index` of a table. `generation` is how many objects the entry has held
+    /// before.
     pub(crate) fn new(kind: HandleKind, generation: u32, index: u32) -> Handle {
         let generation = generation % GENERATIONS;
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
-    /// Makes a handle that stands for `number`, and not for a slot in a table. Numbers that differ by a
+    /// Makes a handle that stands for `number`, and not for an entry in a table. Numbers that differ by a
     /// multiple of `NUMBERS` get the same handle.
     #[inline]
     pub fn numbered(kind: HandleKind, number: u32) -> Handle {
@@ -148,7 +150,7 @@ impl Handle {
         })
     }
 
-    /// Returns the index of the table's slot that the handle names. Returns None if the handle is predefined
+    /// Returns the index of the table's entry that the handle names. Returns None if the handle is predefined
     /// or of another kind.
     #[inline]
     pub(crate) fn slot(self, kind: HandleKind) -> Option<usize> {

@@ -71,7 +71,8 @@ pub struct Objects {
     pub contexts: context::Contexts,
     /// The error classes and codes that the program has added.
     pub errors: Errors,
-    /// The error handler of MPI_FILE_NULL. New files get it, and calls that fail without a file call it.
+    /// The error handler of MPI_FILE_NULL. Every new file gets this error handler. It is also called when a
+    /// call fails that has no file, such as MPI_File_open.
     pub file_errhandler: Handle,
     /// Whether the program has set the error handler of MPI_COMM_SELF.
     pub self_errhandler_set: bool,
@@ -179,7 +180,7 @@ impl Objects {
     }
 
     /// Returns the group of the process set with the name `name` (MPI 5.0, section 11.3.2). The name is a
-    /// URI, so letters of either case are equal (RFC 3986, section 6.2.2.1).
+    /// URI, so upper and lower case do not matter (RFC 3986, section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),

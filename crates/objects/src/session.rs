@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub struct Session {
-    /// The error handler of the session. Its reference count in the table of `Objects` counts this session.
+    /// The session's error handler. The session holds one reference to the handler, counted in the table of
+    /// `Objects`.
     pub errhandler: Handle,
     /// The thread level of the session, an MPI_THREAD constant. All objects that derive from the session have
     /// it.

@@ -5,10 +5,10 @@
 use crate::handle::{Handle, HandleKind, INDEX_MAX};
 use error::{Class, Error, Result, fail};
 
-/// The live objects of one kind, in slots.
+/// The live objects of one kind, each in an entry of `slots`.
 ///
-/// Invariants: only the current handle of a slot finds the slot's value. After `remove` the old handle finds
-/// no value until the slot has been used 32 times more.
+/// Invariants: only the entry's current handle finds its value. After `remove` the old handle finds no value
+/// until the entry has been used 32 times more.
 #[derive(Debug)]
 pub struct HandleTable<T> {
     kind: HandleKind,
@@ -26,7 +26,7 @@ struct TableSlot<T> {
     value: Option<T>,
 }
 
-/// The slot of a live object that the program made, by which a caller changes or removes the object.
+/// The table entry of a live object that the program made. A caller changes or removes the object through it.
 pub struct OccupiedEntry<'a, T> {
     slot: &'a mut TableSlot<T>,
     free: &'a mut Vec<u32>,
@@ -80,7 +80,7 @@ impl<T> HandleTable<T> {
         self.removals
     }
 
-    /// Sets the value of the predefined handle `handle`, which `get` returns from now on.
+    /// Gives the predefined handle `handle` the value `value`. From now on `get(handle)` returns this value.
     pub fn predefine(&mut self, handle: Handle, value: T) {
         let at = handle.0.checked_sub(self.first).expect("a predefined handle of this kind");
         if self.predefined.len() <= at {
@@ -109,7 +109,8 @@ impl<T> HandleTable<T> {
         Ok(self.put(value))
     }
 
-    /// Adds a value, and returns a new handle for it. The caller has called `reserve`, so a slot is free.
+    /// Adds a value, and returns a new handle for it. The caller has called `reserve` before, so the table
+    /// has a free entry.
     #[inline(always)]
     pub fn put(&mut self, value: T) -> Handle {
         let index = self.free.pop().expect("there is room");
@@ -121,8 +122,8 @@ impl<T> HandleTable<T> {
         slot.handle
     }
 
-    /// Makes sure that a slot is free for one more value. Returns MPI_ERR_OTHER if the table has two million
-    /// values.
+    /// Makes sure that the table has a free entry for one more value. Returns MPI_ERR_OTHER if the table has
+    /// two million values.
     #[inline(always)]
     pub fn reserve(&mut self) -> Result<()> {
         if self.free.is_empty() { self.grow() } else { Ok(()) }
@@ -144,7 +145,8 @@ impl<T> HandleTable<T> {
         Ok(())
     }
 
-    /// Returns the value of the object with this handle. If there is none, the error says what the handle is.
+    /// Returns the value of the object with the handle `handle`. Errors: no such object is alive; the text
+    /// says why (null, freed, of another kind).
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<&T> {
         match self.find(handle) {
@@ -164,8 +166,8 @@ impl<T> HandleTable<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
-    /// Returns the slot of an object that the program made, to change or remove the object. Fails for a
-    /// predefined object.
+    /// Returns the table entry of an object that the program made, to change or remove the object. Fails for
+    /// a predefined object.
     #[inline(always)] // Like `get`.
     pub fn entry(&mut self, handle: Handle) -> Result<OccupiedEntry<'_, T>> {
         let alive = |slot: &TableSlot<T>| slot.handle == handle && slot.value.is_some();
@@ -188,7 +190,8 @@ impl<T> HandleTable<T> {
         Error::new(self.kind.class(), format!("{handle} is predefined and cannot be freed"))
     }
 
-    /// Removes and returns the value of a handle, which is not valid any more. Fails for a predefined object.
+    /// Removes the object with the handle `handle`, and returns its value. The handle is not valid any more.
+    /// Fails for a predefined object.
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
         Ok(self.entry(handle)?.remove())
     }

@@ -14,7 +14,7 @@ pub enum Topology {
     DistGraph(DistGraph),
 }
 
-/// The ranks of neighbours. None stands for MPI_PROC_NULL, beyond the edge of a grid.
+/// The ranks of neighbours. None stands for MPI_PROC_NULL: this neighbour would lie outside the grid.
 pub type NeighborList = Vec<Option<u32>>;
 
 impl Topology {

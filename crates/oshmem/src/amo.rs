@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Atomic operations. All operations on one object use the same method. An atomic instruction changes an
-//! object in a heap of this host. A window's accumulate changes any other object; the object's owner uses it,
-//! too.
+//! object in a heap of this host. An accumulate through a window changes any other object, even if the PE
+//! that owns the object makes the operation.
 
 use crate::bell;
 use crate::c::MPI_Win;
@@ -19,8 +19,8 @@ fn address(value: &mut u64) -> *mut c_void {
     at((&raw mut *value).expose_provenance())
 }
 
-/// Makes an atomic operation by a window. If `fetches`, or for a compare-and-swap, waits until PE `pe` has
-/// answered, and returns the word's old value. Otherwise returns 0 at once.
+/// Carries out an atomic operation through a window. If `fetches`, or for a compare-and-swap, waits until PE
+/// `pe` has answered, and returns the word's old value. Otherwise returns 0 at once.
 fn by_window(
     (win, offset): (MPI_Win, i64),
     bytes: usize,
@@ -60,15 +60,15 @@ fn by_window(
     found
 }
 
-/// Makes an atomic operation on a word of `bytes` bytes of PE `pe` of the world. Returns the word's old
-/// value.
+/// Carries out an atomic operation on a word of `bytes` bytes in the memory of PE `pe` of the world. Returns
+/// the word's old value.
 #[inline]
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
     operate(dest, bytes, update, value, pe, true)
 }
 
-/// Makes an atomic operation on a word of PE `pe` of the world. It is complete only after the next quiet
-/// (`order.rs`).
+/// Carries out an atomic operation on a word in the memory of PE `pe` of the world. The operation is complete
+/// only after the next quiet (`order.rs`).
 #[inline]
 pub fn change(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) {
     operate(dest, bytes, update, value, pe, false);

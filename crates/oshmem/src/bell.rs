@@ -49,7 +49,8 @@ fn wake(bell: &Bell) {
     unsafe { libc::syscall(libc::SYS_futex, bell.rings.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// Sleeps until this PE's bell rings, at most for `longest`. Does not sleep if `is_so` returns true first.
+/// Calls `is_so` first, and returns at once if it is true. Otherwise sleeps until this PE's bell rings, at
+/// most for `longest`.
 pub fn sleep(process: &PeState, longest: Duration, mut is_so: impl FnMut() -> bool) {
     let Some(bell) = of(process, process.me) else { return };
     let rings = bell.rings.load(Ordering::Acquire);

@@ -46,13 +46,13 @@ fn bytes<T>(elements: usize) -> i64 {
     (elements * size_of::<T>()) as i64
 }
 
-/// Returns the send buffer for MPI: `source`, or MPI_IN_PLACE if that is also the destination.
+/// Returns the send buffer for MPI: MPI_IN_PLACE if `source` equals `dest`, otherwise `source`.
 fn operand(dest: usize, source: usize) -> *mut c_void {
     if dest == source { handle_in_place() } else { buffer(source) }
 }
 
-/// Broadcasts elements from `root`. With `writes_own` they are also copied to the root's own `dest`: in
-/// broadcasts over teams, but not over active sets.
+/// Broadcasts elements from the PE `root` of the team. If `writes_own`, as in broadcasts over teams, the root
+/// also copies them to its own `dest`. In broadcasts over active sets it does not.
 fn broadcast_of<T>(team: &Team, dest: usize, source: usize, elements: usize, root: c_int, writes_own: bool) {
     let is_root = team.me == root;
     let at = if is_root { source } else { dest };
@@ -90,8 +90,8 @@ fn alltoall_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Alltoall_c(operand(dest, source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Exchanges elements between all PEs. The elements lie `strides.0` apart at `dest`, and `strides.1` apart at
-/// `source`, so they are packed, exchanged and unpacked.
+/// Exchanges elements between all PEs. The elements lie `strides.0` elements apart at `dest`, and `strides.1`
+/// elements apart at `source`. So they are packed, exchanged and unpacked.
 fn alltoalls_of<T>(team: &Team, dest: usize, source: usize, strides: (isize, isize), elements: usize) {
     let (one, count) = (size_of::<T>(), elements * team.members.len());
     let mut packed = vec![0_u8; count * one];
@@ -190,8 +190,8 @@ pub fn sum_inscan<T: Element>(team: usize, dest: usize, source: usize, elements:
     0
 }
 
-/// Sums the elements of the PEs before this one in the team. The first PE's result is 0, which MPI leaves
-/// undefined.
+/// Stores at `dest` the sums of the elements of the PEs before this one in the team, and zeros on the first
+/// PE. Returns 0, or -1 if the team is invalid.
 pub fn sum_exscan<T: Element>(team: usize, dest: usize, source: usize, elements: usize) -> c_int {
     if team == team::INVALID {
         return -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Contexts. When the call of an operation returns, the operation is complete, or was given to an MPI window,
-//! whichever context was used. So a context is just the team whose PE numbers it uses.
+//! Contexts. Operations behave alike in all contexts: when a call returns, its operation is complete, or the
+//! PE has given it to an MPI window. So a context has only a team, whose PE numbers it uses.
 
 use crate::memory::{at, store};
 use crate::process::PeState;

@@ -4,7 +4,7 @@
 use crate::numbers as n;
 use std::ffi::c_int;
 
-/// A type of OpenSHMEM's collectives that MPI can reduce.
+/// An element type that OpenSHMEM's collectives can reduce, because MPI has a datatype for it.
 pub trait Element: Copy {
     /// The number of the MPI datatype of this type.
     const DATATYPE: c_int;

@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The least alignment of an allocation, in bytes: a cache line.
 const ALIGN: usize = 64;
 
-/// The free and the used parts of the heap: for each, its length by its offset in the heap. Two free parts
-/// never touch.
+/// The free and the used parts of the heap. Each map has a part's offset in the heap as the key, and the
+/// part's length in bytes as the value. Two free parts never touch.
 #[derive(Default)]
 struct HeapParts {
     free: BTreeMap<usize, usize>,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The functions that pass a long double by value, a type that Rust lacks. Each stores the value in memory
-//! and calls the function that takes an address, by the processor's C calling convention. Tools that replace
-//! those functions do not see these calls.
+//! The functions that pass a long double by value, a type that Rust lacks. Each one stores the value in
+//! memory, and calls OpenSHMEM's function that takes the value's address (`pshmem_longdouble_put`, for one).
+//! A profiling tool sees only the outer call (`shmem_longdouble_p`).
 
 use crate::faces::*;
 
-/// Exports a function under both of its names. Its body consists of the given instructions, which call the
-/// given function that takes an address.
+/// Exports a function under its OpenSHMEM name and its profiling name. The function consists of the machine
+/// instructions `$instructions`, which call the Rust function `$calls`.
 #[cfg(not(target_arch = "powerpc64"))]
 macro_rules! exported {
     ($($name:ident $twin:ident: $calls:ident $instructions:tt;)*) => { $(

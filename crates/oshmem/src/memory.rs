@@ -40,7 +40,7 @@ pub fn fill(address: usize, bytes: usize) {
     unsafe { at::<u8>(address).write_bytes(0, bytes) }
 }
 
-/// The kind of an atomic operation, which combines a word with a value.
+/// The kind of an atomic operation, which makes the new value of a word from its old value and an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     Fetch,
@@ -49,7 +49,7 @@ pub enum Update {
     And,
     Or,
     Xor,
-    /// The operation sets the word to the value if the word is equal to this number.
+    /// The operation stores the operand in the word if the word is equal to this number.
     CompareSwap(u64),
 }
 
@@ -78,8 +78,8 @@ macro_rules! apply {
 apply!(apply_4, AtomicU32, u32);
 apply!(apply_8, AtomicU64, u64);
 
-/// Makes an atomic operation on a word of `bytes` (4 or 8) bytes by one instruction. Returns the word's old
-/// value.
+/// Carries out an atomic operation on a word of `bytes` (4 or 8) bytes by one instruction. Returns the word's
+/// old value.
 #[inline]
 pub fn apply(address: usize, bytes: usize, update: Update, value: u64) -> u64 {
     if bytes == 4 { apply_4(address, update, value) } else { apply_8(address, update, value) }

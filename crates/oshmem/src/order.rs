@@ -15,8 +15,8 @@ pub fn acquire() {
     atomic::fence(Ordering::Acquire);
 }
 
-/// Keeps the order of puts: other PEs see the puts before this call no later than the puts after it. Windows
-/// keep no order, so this completes the puts by windows.
+/// Keeps the order of puts: other PEs see the puts before this call no later than the puts after it. MPI's
+/// windows keep no order, so the call waits until all puts through windows are complete.
 pub fn fence(ctx: usize) {
     quiet(ctx);
 }

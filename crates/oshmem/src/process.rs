@@ -291,8 +291,8 @@ fn statics(comm: MPI_Comm, n: c_int) -> Region {
     Region { base, bytes, mapped: vec![0; n as usize], win: window(base, bytes, comm) }
 }
 
-/// Stores the range of the executable's writable segment at `found`. `dl_iterate_phdr` calls it for the
-/// loaded objects in order. It stops after the first, which is the executable.
+/// Stores at `found` the address and the length of the executable's writable segment. `dl_iterate_phdr` calls
+/// this function for the executable first. The function returns 1, which ends the iteration.
 unsafe extern "C" fn first_object(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,

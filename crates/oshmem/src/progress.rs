@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Progress of a PE that makes no calls, which OpenSHMEM promises (section on progress): in a job on several
-//! hosts a thread waits in MPI, and so carries out what PEs of other hosts ask of this one. On one host a
-//! target has nothing to do.
+//! Progress of a PE that makes no calls, as OpenSHMEM promises (section on progress). In a job on several
+//! hosts each PE has a thread that waits in MPI, and so carries out the requests of PEs on other hosts. On
+//! one host each PE reaches the others' memory itself, so there is no thread.
 
 use crate::c::{MPI_Comm, MPI_Session};
 use crate::fault::mpi;

@@ -81,8 +81,8 @@ fn get_bytes(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_
     }
 }
 
-/// Returns the length of `elements` elements in bytes. If it exceeds the address space, `place` reports the
-/// program's error.
+/// Returns the length of `elements` elements in bytes. A length beyond the address space becomes the largest
+/// usize, and `PeState::place` then ends the job.
 fn length<T>(elements: usize) -> usize {
     elements.saturating_mul(size_of::<T>())
 }
@@ -151,10 +151,11 @@ pub fn g<T: Copy + Default>(ctx: usize, source: usize, pe: c_int) -> T {
     value
 }
 
-/// Blocks at regular distances, which an operation moves between the memory of a PE and the memory of this
-/// PE.
+/// Blocks at regular distances, which an operation moves between the memory of PE `pe` and this process's
+/// memory.
 struct Strided {
-    /// The distances in bytes from one block to the next: first in the PE's memory, then in this PE's memory.
+    /// The distances in bytes from one block to the next: first in the memory of PE `pe`, then in this
+    /// process's memory.
     strides: (isize, isize),
     /// The length of a block in bytes.
     block: usize,
@@ -164,15 +165,15 @@ struct Strided {
 }
 
 impl Strided {
-    /// Returns the lowest address of the blocks in the PE's memory, the first of which is at `first`, and how
-    /// many bytes they span.
+    /// Returns where the blocks in the memory of PE `pe` lie: their lowest address, and the number of bytes
+    /// from there to their end. The first block is at `first`.
     fn span(&self, first: usize) -> (usize, usize) {
         let last = first.wrapping_add_signed(self.strides.0.wrapping_mul(self.count as isize - 1));
         (first.min(last), first.abs_diff(last).saturating_add(self.block))
     }
 
-    /// Moves each block by `near` if the PE's memory is mapped, else by `far`. Returns the window that `far`
-    /// has used, or None. The PE's memory is looked up once for all blocks.
+    /// Calls `near` for each block if the memory of PE `pe` is mapped, else `far`. Returns the window that
+    /// `far` has used, or None if the memory is mapped.
     #[inline(always)]
     fn each(
         &self,

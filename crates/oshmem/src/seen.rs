@@ -78,8 +78,8 @@ impl Seen {
         value
     }
 
-    /// Starts to count a wait that has looked at its object a few times and still goes on. The wait ends when
-    /// the returned value is dropped.
+    /// Starts to count a wait that has not ended after a few looks at its object. The wait ends when the
+    /// returned value is dropped.
     pub fn wait(&self, what: Call) -> Wait<'_> {
         let started = match self.timed.load(Ordering::Relaxed) {
             // SAFETY: the function takes any numbers.
@@ -90,15 +90,15 @@ impl Seen {
     }
 }
 
-/// A wait that has looked at its object a few times and still goes on. It is counted, and ends when this
-/// value is dropped.
+/// A wait that has not ended after a few looks at its object. It is counted, and ends when this value is
+/// dropped.
 pub struct Wait<'a> {
     seen: &'a Seen,
     what: Call,
     pub from: Instant,
     started: u64,
-    /// The value that the MPI library returned when the wait was last shown, which is passed to the library
-    /// the next time. It is 0 before.
+    /// The value that the MPI library returned when it last showed this wait; 0 before the first time. The
+    /// next `show` passes the value back to the library.
     shown: u64,
 }
 

@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_millis(1);
 const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
 /// Waits until `is_so` returns true. Meanwhile MPI_Iprobe answers other hosts' requests, and yields a core
-/// that is shared. `what` is the kind of call for which the wait counts.
+/// that is shared. The statistics count the wait as a call of the kind `what`.
 pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     for _ in 0..SPINS {
         if is_so() {
@@ -115,7 +115,7 @@ impl Set {
         (0..self.count).filter(move |&index| self.status == 0 || nth::<c_int>(self.status, index) == 0)
     }
 
-    /// Returns the indices of the objects that count and whose comparison with `value` holds.
+    /// Returns the indices of the objects that count and for which the comparison with `value(index)` holds.
     fn met<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> impl Iterator<Item = usize> {
         self.chosen().filter(move |&index| compare(nth(self.ivars, index), self.cmp, value(index)))
     }
@@ -126,16 +126,15 @@ impl Set {
         c_int::from(is_so)
     }
 
-    /// Returns the lowest index of an object whose comparison with `value` holds, or SIZE_MAX if there is
-    /// none.
+    /// Returns the lowest index for which the object counts and its comparison with `value(index)` holds.
+    /// Returns SIZE_MAX if there is none.
     fn test_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
         let found = self.met(value).next();
         self.done(found.is_some());
         found.unwrap_or(usize::MAX)
     }
 
-    /// Stores at `indices` the indices of the objects whose comparison with `value` holds. Returns how many
-    /// these are.
+    /// Stores at `indices` the indices that `met` returns, in ascending order. Returns how many these are.
     fn list<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
         let mut found = 0;
         for index in self.met(value) {

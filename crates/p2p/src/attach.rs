@@ -39,8 +39,8 @@ impl P2p {
         self.matcher.buffered.copied
     }
 
-    /// Whether all messages numbered below `messages`, which `buffered` returned before, have left the buffer
-    /// of `owner`.
+    /// Whether all messages with numbers below `messages` have left the buffer of `owner`. The caller got
+    /// `messages` from an earlier call of `buffered`.
     pub fn is_flushed(&self, owner: BufferOwner, messages: u64) -> bool {
         let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
         pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))

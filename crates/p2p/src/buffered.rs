@@ -3,9 +3,9 @@
 //! left.
 //!
 //! A buffer may be attached to the process, to each session and to each comm. A message goes into the comm's
-//! buffer, else into the session's, else into the process's, where the first gap fits. It occupies its packed
-//! bytes and MPI_BSEND_OVERHEAD bytes; the latter stay unused, but are counted as the standard says. Messages
-//! are numbered, so that a flush does not wait for later ones.
+//! buffer, else into the session's, else into the process's: there it lies in the first gap that is long
+//! enough. It occupies its packed bytes and MPI_BSEND_OVERHEAD bytes; the latter stay unused, but are counted
+//! as the standard says. Messages are numbered, so that a flush does not wait for later ones.
 
 use crate::data::{BufferOwner, BufferedCopy, MessageData};
 use datatype::Buffer;
@@ -128,7 +128,8 @@ fn take(used: &mut Vec<BufferPart>, bytes: usize, capacity: usize, number: u64) 
 }
 
 /// Finds the first gap of at least `bytes` bytes between the occupied parts `used` of a buffer. Returns the
-/// index in `used` at which a part in the gap would be, and the gap's offset; None if there is no such gap.
+/// index in `used` at which the caller must insert the gap's new part, and the gap's offset; None if there is
+/// no such gap.
 fn find(used: &[BufferPart], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut index = 0;

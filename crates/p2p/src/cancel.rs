@@ -3,8 +3,8 @@
 //! completes.
 //!
 //! A posted receive, and a send whose first packet has not left, are cancelled at once. For a send that was
-//! offered, the sender recalls the offer: the receiver returns it if it has not matched, and otherwise the
-//! send continues. An eager send whose bytes have left is already complete.
+//! offered, the sender recalls the offer: the receiver sends RETURNED if no receive has matched the offer;
+//! otherwise the send continues. An eager send whose bytes have left is already complete.
 
 use crate::lane::{Lane, OutgoingPacket};
 use crate::message::UnexpectedMessage;
@@ -14,9 +14,9 @@ use crate::state::{Matcher, P2p, connection};
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Cancels an operation if it has not matched. `Outcome::cancelled` says later whether that was in time.
-    /// The caller first withdraws every executor that waits for the message (`receives_depending_on`,
-    /// `withdraw_executor`).
+    /// Cancels an operation that has not matched; one that has matched goes on. `Outcome::cancelled` says
+    /// later which was the case. The caller has withdrawn every executor that waits for the message
+    /// (`receives_depending_on`, `withdraw_executor`).
     pub fn cancel(&mut self, ticket: Ticket) {
         self.post_deferred();
         let Some(ticket) = self.request_ticket(ticket) else { return };

@@ -37,11 +37,11 @@ impl HandoffKey {
     }
 }
 
-/// What an executor is to do for a send or a receive of this process. The caller of `next_handoff` passes it
-/// on.
+/// A task for an executor, about a send or a receive of this process. The caller of `next_handoff` gives the
+/// executor this task.
 #[derive(Clone, Debug)]
 pub enum Handoff {
-    /// The executor is to receive a message, whose bytes it moves.
+    /// The executor is to carry out a receive: it copies the message's bytes into the receive buffer.
     Receive {
         /// The ticket that names the receive.
         ticket: Ticket,
@@ -51,7 +51,7 @@ pub enum Handoff {
         peer: u32,
         /// The context of the comm to which the receive belongs.
         context: u64,
-        /// The program's receive buffer. A message that is longer is cut off at its end.
+        /// The program's receive buffer. The executor drops those bytes of a longer message that do not fit.
         buffer: Buffer,
     },
     /// The executor is to end the send with this ticket: no receive will take its message.
@@ -62,8 +62,8 @@ pub enum Handoff {
 pub(crate) struct ExpectingReceive {
     pub(crate) entry: QueueEntry,
     pub(crate) key: HandoffKey,
-    /// How the executor has ended, if it did before the message was announced: Some(None) for success, or
-    /// Some of its error. None until then.
+    /// How the executor's work ended, if it ended before the ANNOUNCE packet came: Some(None) is success, and
+    /// Some(Some(error)) failure. None while the executor works.
     pub(crate) over: Option<Option<Error>>,
 }
 

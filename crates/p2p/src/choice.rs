@@ -44,8 +44,8 @@ pub(crate) struct Chooser {
     /// Whether several messages were fetched in the previous busy period.
     was_many: bool,
     period: Option<BusyPeriod>,
-    /// One trial of both ways for each distance, load and class of lengths; `trial` finds it. Empty unless
-    /// `is_learning`.
+    /// One trial of both ways for each distance, load and class of lengths; `trial` returns the trial for
+    /// these three. Empty unless `is_learning`.
     trials: Vec<MethodTrial>,
 }
 
@@ -61,8 +61,8 @@ struct BusyPeriod {
     /// The time, in nanoseconds, at which message number `tuning::SETTLING` of this period was fetched;
     /// before that, the time at which the period started.
     settled: u64,
-    /// Whether the period is of no use for a trial, since its messages differ in distance or class of
-    /// lengths, or some sender's memory cannot be read.
+    /// Whether the period is of no use for a trial: its messages differ in distance or class of lengths, or
+    /// some sender's memory cannot be read.
     mixed: bool,
 }
 
@@ -213,8 +213,8 @@ impl Chooser {
         }
     }
 
-    /// Records that a read of a peer's memory has failed in the current busy period. Messages of the same
-    /// distance and class of lengths are then no longer read.
+    /// Records that a read of a peer's memory has failed in the current busy period. From now on no rank
+    /// reads messages of about this length from peers at this distance.
     pub(crate) fn note_refusal(&mut self) {
         let Some(period) = &mut self.period else { return };
         period.mixed = true;
@@ -224,8 +224,8 @@ impl Chooser {
         }
     }
 
-    /// Returns how to fetch an eager message in pieces so that the time can be compared: by a read or through
-    /// cells. Returns None if the choice for its distance and length is already made.
+    /// Returns how to fetch this eager message, which comes in pieces, to find the faster way: by a read or
+    /// through cells. Returns None if the way for its distance and length is already chosen.
     pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Method> {
         let (probes, at) = (self.probes()?, (distance, Load::Alone, class_of(bytes)));
         probes.choice(at).is_none().then(|| probes.next(at))
@@ -239,9 +239,9 @@ impl Chooser {
         }
     }
 
-    /// Whether the tuning table says, for any distance, that some messages of at most `most` bytes are better
-    /// offered than sent eagerly. If this rank cannot read the memory of `peer`, returns false: the peer can
-    /// then probably not read offered messages.
+    /// Whether the tuning table says for some distance and some length up to `most` that an offered message
+    /// is faster than an eager one. Returns false if this rank cannot read the memory of `peer`, because then
+    /// the peer can probably not read this rank's memory.
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)

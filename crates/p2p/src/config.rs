@@ -25,8 +25,9 @@ pub struct Config {
     /// meanwhile (`Mode::Overlapped`) and the kernel carries the packets. It is what a socket takes at once
     /// (docs/measured/hosts.md).
     pub overlapped_bytes_max: usize,
-    /// The credit that this process has at each peer, as `lane::cost` counts it. An eager message uses some
-    /// of it until a receive at the peer has matched the message.
+    /// How many bytes of eager messages a peer accepts from this process before receives match them
+    /// (`lane::cost` counts each message's bytes). A message's credit comes back when a receive has matched
+    /// it.
     pub credit_bytes: usize,
     /// How a message that is too long to be eager travels once its receive is known.
     pub large_protocol: LargeProtocol,
@@ -38,9 +39,9 @@ pub struct Config {
     /// The shortest message, in bytes, for which a sender exposes its memory to reads by the network
     /// (`pull.rs`).
     pub pull_bytes_min: usize,
-    /// With `LargeProtocol::Auto`: the number of polls without a packet of a long message after which the
-    /// receiver reads it instead. At 20 to 50 ns a poll, the default lasts about as long as the shortest long
-    /// message takes.
+    /// With `LargeProtocol::Auto`: a receiver that has asked for cells reads the sender's memory instead
+    /// after this number of polls without a packet of the message. At 20 to 50 ns a poll, the default lasts
+    /// about as long as the shortest long message takes.
     pub patience_polls: u32,
     /// The tuning table. With `LargeProtocol::Auto` it says which messages are better read in the sender's
     /// memory, as far as that has been measured.

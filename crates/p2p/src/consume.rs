@@ -101,8 +101,7 @@ struct WholeMessages<'a, A> {
     awaiting: &'a mut A,
     peer: u32,
     tally: Tally,
-    /// The kind of the packet at which this stopped, and which stays in the ring; None if every packet was
-    /// taken.
+    /// The kind of the packet that was not taken, and so stays in the ring; None if every packet was taken.
     stays: Option<u8>,
 }
 
@@ -146,11 +145,11 @@ impl<A: AwaitingReceives> PacketSink for AnyPackets<'_, A> {
 }
 
 impl Connection {
-    /// Takes the peer's packets for receives that are not in the posted queue, at least one of which must
-    /// wait. Continues while pieces of a message come soon. An invalid packet stays in the ring for the next
-    /// `poll` to report.
+    /// Takes the peer's packets for receives that are not in the posted queue; at least one of the receives
+    /// has no message yet. Continues while pieces of a message come soon. An invalid packet stays in the ring
+    /// for the next `poll` to report.
     ///
-    /// Returns `awaiting`, and whether a packet is left in the ring or was no whole message. `awaiting` is
+    /// Returns `awaiting`, and true if a packet stays in the ring or was no whole message. `awaiting` is
     /// passed by value both ways, so that its fields stay in registers as long as only whole messages come.
     #[inline(always)]
     pub(crate) fn take_for_unposted<A: AwaitingReceives>(
@@ -232,8 +231,9 @@ impl Matcher {
         }
     }
 
-    /// Copies a whole message into the receive that it matches. If it matches none, copies it into the
-    /// unexpected queue, or leaves it in the ring, as `awaiting` says.
+    /// Copies a whole message into the receive that it matches. A message that matches no receive goes to the
+    /// unexpected queue, or stays in the ring, as `awaiting` says. Returns `Taken::No` if it stays in the
+    /// ring.
     #[inline(always)]
     fn consume_message<A: AwaitingReceives>(
         &mut self,
@@ -264,7 +264,8 @@ impl Matcher {
         self.unexpected.push(envelope, message);
     }
 
-    /// Handles a packet of any kind except a whole message.
+    /// Handles a packet of any kind except a whole message. Returns `Taken::No` if the packet stays in the
+    /// ring.
     #[inline(never)]
     fn consume_other<A: AwaitingReceives>(
         &mut self,

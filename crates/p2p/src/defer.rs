@@ -139,8 +139,9 @@ impl P2p {
         *waiting = first.at;
     }
 
-    /// Returns the ticket of the request that an operation has: `ticket` itself, or, if that names a deferred
-    /// receive, the ticket that its request got later. Returns None for a deferred receive without a request.
+    /// Returns the ticket of an operation's request. Deferred receives get a request late, with a ticket of
+    /// its own; other operations have one from the start, with the ticket `ticket`. Returns None if a
+    /// deferred receive has no request.
     #[inline(always)]
     pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         if ticket.is_deferred() { self.deferred.request_ticket(ticket) } else { Some(ticket.0) }

@@ -2,8 +2,8 @@
 //! The table of deferred receives: receives that have started and are not in the posted queue yet.
 //!
 //! While no receive is posted and no message is unexpected, a receive from one peer is only entered here.
-//! When the process asks whether it has ended, the peer's packets go straight into the buffers of this
-//! receive and the receives after it (`defer.rs`): without matching, and without a request.
+//! When the process asks whether this receive has ended, the peer's packets go straight into the buffers of
+//! this receive and the receives after it (`defer.rs`): without matching, and without a request.
 //!
 //! Invariant: while a receive waits here, no receive is posted and no message of its peer is unexpected. So
 //! `P2p::post_deferred` posts all that wait, in order, before another receive is posted or packets are
@@ -150,8 +150,8 @@ impl DeferredReceive {
 }
 
 impl Ticket {
-    /// Makes the ticket of deferred receive `number`. It holds the number modulo `NUMBERS`. Tickets in use at
-    /// the same time differ even modulo `DEFERRED_MAX`.
+    /// Makes the ticket of deferred receive `number`. The ticket holds the number modulo `NUMBERS`. No two
+    /// receives whose tickets are in use share an entry of the table.
     #[inline(always)]
     pub fn deferred(number: u64) -> Ticket {
         Ticket((number % NUMBERS) << 32 | MARK)

@@ -56,7 +56,7 @@ impl Lane {
     }
 
     /// Sends the first packet of the send `ours`, as its protocol says. If an eager message exceeds the
-    /// peer's credit, sends an offer instead.
+    /// peer's credit, sends an offer instead. Returns `Sent::Full` if the ring has no room.
     fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
         let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
@@ -155,7 +155,8 @@ impl Lane {
     }
 }
 
-/// Sends a packet of this kind without payload. Its header names the operation with this ticket.
+/// Sends a packet of this kind without payload, about the operation with this ticket. Returns `Sent::Full` if
+/// the ring has no room.
 fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
     route.send(&packet::about(kind, ticket, 0), 0, |_| ())
 }

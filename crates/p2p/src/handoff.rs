@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Messages whose bytes executors move (`coll/message.rs`), so that both ranks may compute meanwhile.
 //!
-//! Each side starts an instance (as of a collective) with the message's key: its number in its channel
-//! (`channel.rs`). The sender also announces the message in its ring, like an offer, and the receiver's
-//! matcher decides as always. A receive with an exact source and tag, and no wildcard before it, knows its
-//! message in advance: the next after those that have come and those for which earlier such receives wait. So
-//! the receiver starts its side when it posts the receive. If the message with that number turns out to be of
-//! another kind, the sender has no instance for it, and the receiver withdraws its own.
+//! Sender and receiver each start an instance with the same key: the message's number in its channel
+//! (`channel.rs`). The sender also puts an ANNOUNCE packet into its ring to the receiver, like an offer, and
+//! the receiver's matcher decides as always. A receive with an exact source and tag, and no wildcard before
+//! it, knows its message in advance: the next after those that have come and those for which earlier such
+//! receives wait. So the receiver starts its side when it posts the receive. If no executor moves the message
+//! with that number, the receiver withdraws its instance.
 //!
-//! Invariants: once a channel has a number, both sides count every message of its tag, in the order of the
-//! ring (`packet::COUNTED`). A channel that a sender has forgotten is never named again.
+//! Invariants: once a channel has a number, sender and receiver count every message of its tag, in the order
+//! of the ring (`packet::COUNTED`). A channel that a sender has forgotten is never named again.
 
 use crate::channel::{CHANNEL_BITS, Channel, ExpectingReceive, Handoff, HandoffKey};
 use crate::data::MessageData;
@@ -53,9 +53,9 @@ impl P2p {
         self.take_packets(peer).map(|_| ())
     }
 
-    /// Starts a send to another process, in any mode but the buffered one. An executor moves the message's
-    /// bytes. `start` starts the executor's side of the message. If `start` fails, the message goes like any
-    /// other.
+    /// Starts a send to another process, in any mode but the buffered one. `start` starts the executor's
+    /// instance for the message. Returns the send's ticket, and what `start` returned with the message's key.
+    /// If `start` fails, returns None for these, and the message goes like any other.
     pub fn isend_offloaded<T>(
         &mut self,
         mode: Mode,
@@ -129,9 +129,9 @@ impl P2p {
         }
     }
 
-    /// Returns the receives that would get other messages if the receive `ticket` were cancelled, and for
-    /// whose messages executors wait; `ticket` may be among them. The caller withdraws these executors before
-    /// it cancels (`withdraw_executor`).
+    /// Returns the receives for whose messages executors wait, and which would get other messages if the
+    /// receive `ticket` were cancelled; `ticket` may be among them. Before the caller cancels, it withdraws
+    /// these executors (`withdraw_executor`).
     pub fn receives_depending_on(&self, ticket: Ticket) -> Vec<Ticket> {
         let Some(Ticket(ours)) = self.request_ticket(ticket).map(Ticket) else { return Vec::new() };
         let Matcher { posted, requests, .. } = &self.matcher;
@@ -236,8 +236,8 @@ impl Matcher {
         }
     }
 
-    /// Ends the receive `ours` after its executor has ended with `error`. Drops the error if it is a
-    /// truncation: the receive already has such an error, since the message was announced.
+    /// Ends the receive `ours` after its executor has ended with `error`. Drops a truncation error: the
+    /// receive got its own truncation error when it matched the announced message.
     fn end_offloaded(&mut self, ours: u64, error: Option<Error>) {
         let request = self.requests.get_mut(ours).expect("it was just found");
         let error = error.filter(|error| error.class != Class::Truncate);

@@ -36,8 +36,8 @@ pub(crate) struct Lane {
     credit_bytes: u64,
     /// The cost of all eager messages sent to the peer so far, as `cost` counts it; wraps.
     charged: u64,
-    /// The cost of the eager messages that the peer has taken, as the peer's own count last said. A send does
-    /// not read that count while the credit lasts.
+    /// The cost of the eager messages that the peer has taken, as this process last read it from the peer.
+    /// `has_credit` reads it again only when the credit seems used up.
     consumed: u64,
     /// The number of the peer's world, by which the peer differs from earlier processes with the same process
     /// number.
@@ -62,7 +62,8 @@ pub(crate) struct Lane {
     /// The cost of the peer's messages in pieces that receives have taken and for which this process has not
     /// given the credit back.
     pub(crate) to_return: u64,
-    /// Whether a read of the peer's memory, by the kernel or the network, has failed. No other is then tried.
+    /// Whether the kernel or the network has failed to read the peer's memory. After that, this process tries
+    /// no further read.
     pub(crate) unreadable: bool,
     /// The message in pieces of which the peer has sent a first part and not the last; None if there is none.
     pub(crate) incoming: Option<IncomingPieces>,
@@ -183,8 +184,8 @@ impl Lane {
         self.is_learning = is_learning;
     }
 
-    /// Forgets what concerns an earlier process with this peer's number. Credit is counted from `consumed`
-    /// on, the peer's present count of taken messages, which earlier processes may have changed.
+    /// Forgets what concerns an earlier process with this peer's number. `consumed` is the peer's present
+    /// count of taken messages, by their cost; the credit of this process is counted from there.
     pub(crate) fn start_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);

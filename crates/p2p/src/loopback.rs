@@ -14,8 +14,8 @@ use matching::Envelope;
 use telemetry::Counter;
 
 impl P2p {
-    /// Starts a send from this process to itself. The send ends at once if its receive waits, or if the
-    /// message is short enough to be copied into the unexpected queue.
+    /// Starts a send from this process to itself, and returns its ticket. The send ends at once if its
+    /// receive is posted, or if the message is short enough to be copied into the unexpected queue.
     #[cold]
     pub(crate) fn isend_loopback(
         &mut self,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages that came before their receives, and the state of a message in pieces of which some are still to
-//! come.
+//! Messages that came before their receives, and messages in pieces whose last piece has not come yet.
 
 use crate::channel::HandoffKey;
 use crate::spares::Spares;
@@ -81,7 +80,7 @@ pub(crate) struct EarlyPieces {
 }
 
 /// What an OFFER or ANNOUNCE packet says about a message. The receiver does not check the fields: it only
-/// sends them back, or reads the sender's memory by them.
+/// sends them back, or uses them to read the sender's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) bytes: u64,

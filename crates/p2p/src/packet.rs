@@ -13,8 +13,8 @@ pub(crate) const EAGER: u8 = 1;
 /// The kind of a packet that offers a message, whose bytes stay with the sender until the receiver fetches
 /// them.
 pub(crate) const OFFER: u8 = 2;
-/// A flag in the address of an OFFER packet: the message is in device memory. The address is then that of
-/// words in host memory that say where on the device it is.
+/// A flag in the address of an OFFER packet: the message is in device memory. The rest of the address names a
+/// record in the sender's host memory, which says where on the device the message is.
 pub(crate) const ON_DEVICE: u64 = 1 << 63;
 /// The kind of a packet by which the receiver asks for bytes of a message that was offered.
 pub(crate) const ASK: u8 = 3;

@@ -21,9 +21,9 @@ use telemetry::Counter;
 use transport::route::{Route, Sent, Taken};
 use tuning::Method;
 
-/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from offset `next` on, or
-/// with a BEGIN first if `next` is None. If the ring becomes full, stores in `next` how far it got. `mark` is
-/// `packet::COUNTED` or 0.
+/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: a BEGIN first if `next`
+/// is None, else from offset `next` on. If the ring becomes full, stores in `next` the offset of the next
+/// piece, and returns `Sent::Full`. `mark` is `packet::COUNTED` or 0.
 pub(crate) fn send_pieces(
     route: &mut Route,
     (envelope, mark): (&Envelope, u8),
@@ -78,9 +78,9 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Starts to time the pieces of a message whose BEGIN has just come and whose receive waits. Returns None
-    /// if it has timed a read of the sender's memory instead, or if there is nothing to learn. The pieces
-    /// overwrite what was read, since the sender may have changed it.
+    /// Starts to time a message whose BEGIN has just come and whose receive waits. Returns None if there is
+    /// nothing to learn, or if this call has read the message in the sender's memory and timed that. The
+    /// pieces then overwrite the bytes read, since the sender may have changed them meanwhile.
     #[inline(never)]
     pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<PieceTiming> {
         if !lane.is_learning() {
@@ -112,8 +112,8 @@ impl Matcher {
         }
     }
 
-    /// Handles a BEGIN packet: a message comes in pieces from now on. Finds its receive, or memory for its
-    /// bytes.
+    /// Handles a BEGIN packet: a message comes in pieces from now on. Finds the message's receive, or else
+    /// memory for its bytes. Returns `Taken::No` if the packet stays in the ring.
     pub(crate) fn consume_begin<A: AwaitingReceives>(
         &mut self,
         lane: &mut Lane,

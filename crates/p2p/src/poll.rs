@@ -44,9 +44,9 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// Connects to the peers in `writers` from index `first` on. Removes from the list a peer whose ring has
-    /// another reader, so that it cannot be connected. If the list has a peer twice, a new process has that
-    /// peer's number by now.
+    /// Connects to the peers in `writers` from index `first` on. Removes a peer from the list if `connect`
+    /// fails, and returns that error. If a peer is twice in the list, a new process has the peer's number by
+    /// now.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());

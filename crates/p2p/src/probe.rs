@@ -49,9 +49,9 @@ impl P2p {
         Some((MessageTicket(self.matcher.messages.insert((envelope, message))), probe))
     }
 
-    /// Drops every unexpected message whose context `drops` accepts, and returns the messages with their
-    /// contexts. What is still to come of such a message is received and dropped. This process must start no
-    /// receive in these contexts any more.
+    /// Drops every unexpected message whose context `drops` accepts. Returns each message's context and what
+    /// a probe tells about it. Bytes of it that come later are received and dropped. This process must start
+    /// no receive in these contexts any more.
     pub fn drain(&mut self, drops: impl Fn(u64) -> bool) -> Vec<(u64, Probe)> {
         let mut drained = Vec::new();
         while !self.matcher.unexpected.is_empty()

@@ -15,9 +15,11 @@ use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
 /// How a message leaves its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The message is sent at once in one packet, whose bytes lie in the packet's slot in the ring.
+    /// The message is sent at once in one packet, whose header and bytes fit together into one slot of the
+    /// ring.
     Inline,
-    /// The message is sent at once in one packet, whose slot in the ring refers to a cell with the bytes.
+    /// The message is sent at once in one packet: a slot of the ring has the header, and a cell of the ring
+    /// the bytes.
     Cell,
     /// The message is sent at once, as a BEGIN packet and then PIECE packets.
     Pieces,

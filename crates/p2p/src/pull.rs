@@ -3,11 +3,11 @@
 //! it).
 //!
 //! The sender exposes its buffer from the offer on until the send ends. The receiver reads the buffer in
-//! pieces, a few at a time, which may end in any order, and answers TAKEN. If the read of a piece fails, the
+//! parts by a few reads at a time, which may end in any order, and then sends TAKEN. If a read fails, the
 //! receiver waits for the other reads, asks for the whole message in packets, and never pulls from this peer
 //! again.
 //!
-//! Pieces are short and few: over tcp the bytes of one read and the request of another, in the opposite
+//! Reads are short and few: over tcp the bytes of one read and the request of another, in the opposite
 //! direction, share one connection, and the request would wait behind the bytes.
 //!
 //! Invariant: a receive that pulls does not end before all its reads have ended.
@@ -33,8 +33,8 @@ impl Request {
 }
 
 impl Matcher {
-    /// Starts network reads for the receive `ours`, until as many are under way as may be. Returns false if
-    /// the route had no room for another.
+    /// Starts network reads for the receive `ours`, until `PIECES_MAX` reads are under way or all bytes are
+    /// asked for. Returns false if the route has no room for another read.
     fn start_pulls(&mut self, route: &mut Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that pulls is known");
         let into = request.data.stretch().expect("only a buffer without gaps is pulled into");

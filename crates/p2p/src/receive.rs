@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starts a receive, and gives a message that has waited to its receive.
+//! Starts a receive, and gives it a message that came before.
 //!
 //! Read next: `consume.rs`, `deferred.rs`.
 
@@ -52,7 +52,7 @@ impl LandingBuffer for &Buffer {
     }
 }
 
-/// A blocking receive without a request, which exists while packets of its peer are taken.
+/// A blocking receive without a request. It exists during one call, which takes packets of the peer.
 struct OneReceive<L> {
     context: u64,
     tag: Option<i32>,
@@ -99,7 +99,8 @@ impl P2p {
         }
     }
 
-    /// Starts a receive for which `defer` has returned None: gives it a message that waits, or posts it.
+    /// Starts a receive for which `defer` has returned None: gives it an unexpected message, or posts it.
+    /// Returns the receive's ticket.
     #[inline(never)]
     pub fn irecv_posted(
         &mut self,
@@ -181,7 +182,8 @@ impl P2p {
     }
 
     /// Takes the next message of the peer `source`, if it matches this receive. Returns None if no packet has
-    /// come yet. The caller knows that no other receive waits for the message.
+    /// come yet. Errors: the receive needs a request. The caller knows that no other receive waits for the
+    /// message.
     #[inline(always)]
     fn take_one(
         &mut self,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Rendezvous: the sender offers {length, ticket, address}, and the bytes move once the receive is known.
 //!
-//! - *Read*: the receiver copies from the sender's memory, a piece per poll. TAKEN ends the send.
+//! - *Read*: the receiver copies from the sender's memory, a part per poll. TAKEN ends the send.
 //! - *Stream*: the receiver sends ASK; the sender sends DATA, which ends the send. Faster while both are in
 //!   MPI.
 //! - *Pull* (`pull.rs`): the receiver's network reads the memory that the offer exposes. TAKEN ends the send.
@@ -226,8 +226,8 @@ impl Matcher {
         )
     }
 
-    /// Handles a TAKEN packet: the peer needs no more bytes of the message of this process's send `ours`,
-    /// which ends.
+    /// Handles a TAKEN packet: the peer needs no more bytes of the message of this process's send `ours`, so
+    /// the send ends.
     pub(crate) fn consume_taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         let Some(request) = self.offered(ours, lane.number) else {
             fail!(
@@ -258,8 +258,8 @@ impl Matcher {
         }
     }
 
-    /// Reads the next piece of the message of the receive `ours` from the peer's memory. Returns false if
-    /// that memory cannot be read.
+    /// Reads the next part of the message of the receive `ours` from the peer's memory. Returns false if that
+    /// memory cannot be read.
     fn read_piece(&mut self, route: &Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that reads is known");
         let RequestStage::Reading { address, next, end, .. } = &mut request.stage else {
@@ -300,8 +300,8 @@ impl Matcher {
 }
 
 /// Copies `bytes` bytes of a message in device memory, from offset `at` on, into `buffer`. The peer has
-/// exported the message; the words at `address` in its memory say where it is. Returns false if the copy
-/// fails.
+/// exported this memory. Words at `address` in the peer's host memory say where it is. Returns false if the
+/// copy fails.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
     let words = Block::new(device::export::DESCRIPTION_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
@@ -326,7 +326,7 @@ fn offer_of(payload: Span) -> Option<Offer> {
 }
 
 impl P2p {
-    /// Reads the next piece of a message from a peer's memory, for the receive in `reading` whose turn it is.
+    /// Reads the next part of a message from a peer's memory, for the receive in `reading` whose turn it is.
     /// Returns whether there was such a receive.
     #[inline]
     pub(crate) fn advance_read(&mut self) -> bool {

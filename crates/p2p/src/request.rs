@@ -81,7 +81,7 @@ pub(crate) enum SendProgress {
 /// The most network reads that may be under way for one receive.
 pub(crate) const PIECES_MAX: u32 = 2;
 
-/// A receive for which the network reads the message in the sender's memory, a piece at a time.
+/// A receive for which the network reads the message in the sender's memory, part after part.
 pub(crate) struct Pulling {
     pub(crate) peer: u32,
     /// The ticket of the send in the peer's process.
@@ -91,7 +91,8 @@ pub(crate) struct Pulling {
     pub(crate) own: Option<Exposed>,
     /// The offset in the message of the first byte for which no read has started.
     pub(crate) next: u64,
-    /// How many bytes of the message the receive takes: its length, or that of the buffer if it is shorter.
+    /// How many bytes of the message the receive takes: the message's length, or the buffer's if that is
+    /// shorter.
     pub(crate) end: u64,
     pub(crate) under_way: u32,
     pub(crate) has_failed: bool,
@@ -107,7 +108,8 @@ impl Pulling {
         self.end - self.next
     }
 
-    /// Whether bytes are left for another network read, and it may start now.
+    /// Whether another network read may start now: bytes are left, fewer than `PIECES_MAX` reads are under
+    /// way, and no read has failed.
     pub(crate) fn wants_more(&self) -> bool {
         !self.has_failed && self.next < self.end && self.under_way < PIECES_MAX
     }
@@ -162,8 +164,8 @@ impl Request {
         std::mem::replace(&mut self.data, MessageData::None)
     }
 
-    /// Records which message a receive has matched. Returns how many of the message's `bytes` bytes fit into
-    /// its buffer.
+    /// Records which message the receive has matched. Returns how many of the message's `bytes` bytes fit
+    /// into the receive's buffer.
     #[inline]
     pub(crate) fn match_message(&mut self, envelope: Envelope, bytes: u64) -> usize {
         let (taken, outcome) = received(envelope.source, envelope.tag, bytes, self.data.bytes());

@@ -50,7 +50,8 @@ impl P2p {
         self.isend_any(mode, context, dest, tag, buffer)
     }
 
-    /// Sends a message in the standard mode if it can leave at once.
+    /// Sends a message in the standard mode if it can leave at once. Returns whether it has left, and
+    /// otherwise why not.
     #[inline(never)]
     pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> SendAttempt {
         let Some(Some(peer)) = self.peers.get_mut(dest as usize) else { return SendAttempt::NotConnected };
@@ -68,7 +69,7 @@ impl P2p {
     }
 
     /// Starts a send that `send_now` cannot do: to a peer without a connection, from a buffer with gaps, or
-    /// in the synchronous or overlapped mode.
+    /// in the synchronous or overlapped mode. Returns the send's ticket.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
@@ -84,8 +85,9 @@ impl P2p {
         self.isend_later(mode, protocol, (context, dest, tag), buffer)
     }
 
-    /// Starts a send whose message `send_now` did not send: it waits for room, is offered, or goes to this
-    /// process itself. Errors: a buffered send finds no room in the attached buffer.
+    /// Starts a send whose message `send_now` did not send, and returns its ticket. The message waits for
+    /// room, is offered, or goes to this process itself. Errors: a buffered send finds no room in the
+    /// attached buffer.
     #[cold]
     pub fn isend_later(
         &mut self,
@@ -112,9 +114,9 @@ impl P2p {
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
-    /// Returns the memory with the bytes of a send that does not end at once, and whether the send's ticket
-    /// counts as freed from the start (in the buffered mode). That mode makes a copy, after one poll if the
-    /// attached buffer has no room.
+    /// Returns where the bytes of a send that does not end at once are, and whether the send's ticket counts
+    /// as freed from the start: so it is in the buffered mode, which copies the message. If the attached
+    /// buffer has no room, it polls once before.
     pub(crate) fn send_data(
         &mut self,
         mode: Mode,

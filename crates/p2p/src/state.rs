@@ -35,8 +35,8 @@ pub struct P2p {
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: DeferredReceives,
     pub(crate) matcher: Matcher,
-    /// For each operation by its ticket, how executors have moved its message, until `P2p::carried` takes the
-    /// entry. Empty unless messages are timed.
+    /// How executors have moved the messages of operations, each by the operation's ticket. `P2p::carried`
+    /// takes an entry. Empty unless messages are timed.
     pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
 }
 
@@ -51,8 +51,8 @@ pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
     /// The unexpected messages that a matched probe has taken and no `imrecv` has received.
     pub(crate) messages: Tickets<(matching::Envelope, UnexpectedMessage)>,
-    /// The tickets of the receives in the posted queue, which no message has matched, each with the pattern
-    /// of the messages that it takes.
+    /// The posted queue: the tickets of the receives that no message has matched, each with the context,
+    /// source and tag that it accepts.
     pub(crate) posted: Posted<u64>,
     pub(crate) unexpected: Unexpected<UnexpectedMessage>,
     /// The bytes that have come of messages in pieces that no receive has matched. Such a message is in the
@@ -61,8 +61,8 @@ pub(crate) struct Matcher {
     pub(crate) spares: Spares,
     /// The tickets of receives that read their message in the peer's memory by cross-memory attach.
     pub(crate) reading: VecDeque<u64>,
-    /// The tickets of receives for which the network reads the message in the peer's memory, and could start
-    /// another read.
+    /// The tickets of receives for which the network reads the message in the peer's memory, and which have
+    /// bytes left for another read.
     pub(crate) pulling: VecDeque<u64>,
     /// The number of all receives for which the network reads the message in the peer's memory.
     pub(crate) pulls_open: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Matcher {
     pub(crate) chooser: Chooser,
     pub(crate) read_piece_bytes: usize,
     pub(crate) pull_piece_bytes: usize,
-    /// What executors are to do for messages, in the order in which `next_handoff` returns it.
+    /// The tasks for executors, oldest first. `next_handoff` takes them.
     pub(crate) handoffs: VecDeque<Handoff>,
     /// How many channels to peers (numbered messages of one context and tag) were made so far. The next
     /// channel's number follows from it.
@@ -225,8 +225,8 @@ impl P2p {
             && !self.writers.iter().filter_map(route).any(Route::ready)
     }
 
-    /// Whether the process may sleep. The caller has armed its doorbell, so a packet that comes later rings
-    /// it.
+    /// Whether this process may sleep. The caller has armed the process's doorbell, so that every later
+    /// packet wakes the process.
     pub fn may_sleep(&self) -> bool {
         self.is_idle() && self.reach.may_sleep()
     }
@@ -264,7 +264,7 @@ impl P2p {
     }
 
     /// Forgets what concerns an earlier process with the number `number`, if another process has that number
-    /// by now. The rings keep their positions.
+    /// by now. The reading and writing of the rings goes on where it was.
     pub fn renew(&mut self, number: u32) {
         self.reach.renew(number);
         let generation = self.reach.generation(number);
@@ -276,7 +276,7 @@ impl P2p {
     }
 
     /// Connects to the peer with this number, unless it is connected. Errors: there is no such process, or
-    /// another process already uses its ring.
+    /// this process cannot get a route to it.
     #[inline]
     pub(crate) fn connect(&mut self, number: u32) -> Result<()> {
         if let Some(Some(_)) = self.peers.get(number as usize) {

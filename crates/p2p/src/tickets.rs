@@ -61,8 +61,8 @@ impl<T> Tickets<T> {
     }
 
     /// Calls `answer` with the value that has this ticket. If `answer` returns Some, removes the value and
-    /// returns the answer. The value is not dropped, so `answer` must move everything out of it that needs a
-    /// drop.
+    /// returns the answer; otherwise, or if there is no such value, returns None. The value is not dropped,
+    /// so `answer` must move everything out of it that needs a drop.
     #[inline(always)]
     pub(crate) fn remove_if<R>(
         &mut self,

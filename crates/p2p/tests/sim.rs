@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of the protocols on simulated networks: MPI's order, and every outcome, whatever the network does.
+//! Tests of the protocols on simulated networks with faults: the order of messages, and their outcomes.
 
 mod job;
 
@@ -467,7 +467,7 @@ fn messages_of_which_a_part_has_come() {
     }
 }
 
-/// Goal: other probes do not find a message that a matched probe has taken; after MPI_Iprobe they do.
+/// Goal: a probe finds a message that MPI_Iprobe found before, but not one that a matched probe has taken.
 #[test]
 fn probes() {
     for (bytes, dest) in [(8, 1), (100, 1), (400, 1), (3000, 1), (8, 0), (3000, 0)] {
@@ -498,7 +498,7 @@ fn probes() {
     }
 }
 
-/// Goal: buffered sends end at once: the user's buffer holds copies. It can be detached when all have left.
+/// Goal: buffered sends end at once. The attached buffer can be detached once all messages have left it.
 #[test]
 fn buffered() {
     for automatic in [false, true] {

@@ -190,8 +190,8 @@ impl Traffic {
         self.receives[rank].push(Receive { pattern, ticket, memory, got, cancelled: false });
     }
 
-    /// Tries a matched probe, and receives the message that it finds; for the order it counts as a receive
-    /// posted now. Returns whether it has found a message.
+    /// Tries a matched probe, and receives the message that it finds. `judge` treats this as a receive that
+    /// was posted now. Returns whether the probe has found a message.
     fn probe(&mut self, rank: usize, pattern: Pattern) -> bool {
         let Pattern { context, source, tag } = pattern;
         let Some((message, _)) = self.job.ranks[rank].improbe(context, source, tag) else { return false };
@@ -299,9 +299,9 @@ impl Traffic {
         panic!("only {} of {} messages came", self.received(), self.messages.len());
     }
 
-    /// Checks the order of messages (MPI 5.0, section 3.5). If two messages from one sender fit a receive
-    /// that got the later one, an earlier receive must have got the earlier one. No receive stays empty if a
-    /// later receive got a message that fits it.
+    /// Checks the order of messages (MPI 5.0, section 3.5). If a receive got a message, all earlier messages of
+    /// the same sender that fit it went to receives posted before it. No receive stays empty if a receive
+    /// posted after it got a message that fits both.
     fn judge(&self) {
         let order: HashMap<u64, usize> = (0..RANKS as usize)
             .flat_map(|rank| {
@@ -367,8 +367,8 @@ fn random_traffic() {
     });
 }
 
-/// Goal: MPI's order and whole messages also where executors move the bytes of some messages, which end in
-/// any order.
+/// Goal: messages come whole and in MPI's order also where executors move the bytes of some messages, and
+/// finish them in any order.
 #[test]
 fn random_traffic_by_executors() {
     let mut sums = [0; 3];

@@ -7,8 +7,8 @@
 //! written here, because it is small and no library of it is available everywhere. Hydra, Flux and `srun
 //! --mpi=pmi2` all speak it, so PMI-2 is not needed. PMIx is libpmix, loaded at run time.
 //!
-//! Invariants: data from a launcher is checked before it is used; a value has any length and any bytes,
-//! whatever the protocol can carry.
+//! Invariants: data from a launcher is checked before it is used; a value of the store may have any length
+//! and any bytes, even where the protocol carries only short text.
 //!
 //! Read next: `pmi1.rs`, `mapping.rs`, `pmix.rs`.
 

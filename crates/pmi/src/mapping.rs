@@ -35,7 +35,7 @@ struct MappingText<'a>(&'a str);
 
 impl MappingText<'_> {
     /// Reads a block, or `[BLOCK,...]xTIMES`. Returns the blocks that contain ranks, and how many times they
-    /// are repeated.
+    /// are repeated. Returns None if the text has another form.
     fn group(&mut self) -> Option<(Vec<MappingBlock>, u32)> {
         let (mut blocks, times) = if self.eat('[') {
             let blocks = self.list(MappingText::block)?;
@@ -56,7 +56,7 @@ impl MappingText<'_> {
         numbers.try_into().ok().filter(|_| self.eat(')'))
     }
 
-    /// Reads one or more items with commas in between, each by `read`.
+    /// Reads one or more items with commas in between, each by `read`. Returns None if `read` does.
     fn list<T>(&mut self, read: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut all = vec![read(self)?];
         while self.eat(',') {

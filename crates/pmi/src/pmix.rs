@@ -97,7 +97,8 @@ pub(crate) struct Connection {
     lifeline: OwnedFd,
 }
 
-/// One end of a pipe, closed when the launcher is lost. The other end, `Connection::lifeline`, then hangs up.
+/// One end of a pipe, until the connection to the launcher is lost. When this end is closed, the other end,
+/// `Connection::lifeline`, hangs up. None before `open`, and after the loss.
 static LIFE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
 /// Closes `LIFE`. libpmix calls it when the connection to the launcher is lost.

@@ -89,8 +89,8 @@ pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
-/// Returns the value that the texts made by [`texts`] mean. `next` returns one text after the other. None if
-/// they do not form a value.
+/// Returns the value from which [`texts`] made texts. Each call of `next` returns one of the texts, in order.
+/// None if the texts do not form a value.
 pub(crate) fn value(mut next: impl FnMut() -> Result<Option<String>>) -> Result<Option<Vec<u8>>> {
     let Some(mut all) = next()? else { return Ok(None) };
     let length = all.get(..LENGTH_DIGITS).and_then(|digits| usize::from_str_radix(digits, 16).ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The tables of tuning: the folders that hold them, and the table of this machine. `mpirun` reads a table,
-//! `outboard tune` writes it. Beside it lie the facts that jobs have found (`tuning::Facts`), which
-//! `mpirun` reads and writes.
+//! `outboard tune` writes it. The same folder has a file of facts that jobs have found (`tuning::Facts`),
+//! which `mpirun` reads and writes.
 
 use std::fs;
 use std::io::Read;

@@ -13,7 +13,7 @@ use transport::shm::{LocalRank, Segment};
 /// ranks start where the kernel put them.
 const YIELDS_BETWEEN_COUNTS: u32 = 64;
 
-/// The cpus on which the ranks of one world wait, as each rank on this host publishes its own.
+/// Shows on which cpu each rank of one world waits on this host. Each rank publishes its own cpu.
 pub struct Cpus {
     segment: Segment,
     rank: LocalRank,

@@ -152,7 +152,7 @@ impl Idle {
         }
     }
 
-    /// Decides what the wait does next, by how long it has lasted and whether the core is shared. `now` is in
+    /// Returns what the wait does next, by how long it has lasted and whether the core is shared. `now` is in
     /// ns.
     fn next_turn(&mut self, now: u64) -> NextTurn {
         if self.since == 0 {

@@ -3,9 +3,9 @@
 //!
 //! The origin checks the range of an operation against what the target exposes, and moves the bytes itself,
 //! or asks a target on another host to do so (`far.rs`). Each operation first tries the frequent case: one
-//! copy or update of mapped memory without gaps on both sides (`LocalTarget::direct`). In every other case,
-//! errors included, the target's memory is a list of *pieces*, each either addressable here or private memory
-//! of another process.
+//! copy or update of mapped memory, without gaps in the origin's or the target's buffer
+//! (`LocalTarget::direct`). In every other case, errors included, the target's memory is a list of contiguous
+//! parts (`TargetPiece`). Each is either addressable in this process or private memory of another process.
 
 use crate::far::RemoteRequest;
 use crate::pieces::{BLOCK_BYTES, STEP_BYTES, ScratchUse, TargetPiece};
@@ -42,9 +42,9 @@ impl Window {
         self.copy_pieces(rma, target, &origin.buffer(), range, way)
     }
 
-    /// Carries out an MPI_Put or MPI_Get (`way`) between the bytes of `here` and as many at displacement
-    /// `disp` of rank `rank`, if one copy of mapped memory does it. Otherwise returns None, with nothing
-    /// done, and the caller calls `copy`, which also reports errors.
+    /// Carries out MPI_Put or MPI_Get (`way`) of `here.bytes()` bytes between `here` and displacement `disp`
+    /// of rank `rank`, if one copy of mapped memory does it. Otherwise does nothing and returns None. The
+    /// caller then calls `copy`, which also reports errors.
     #[inline(always)]
     pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Direction) -> Option<()> {
         let target = self.open_target(rank)?;
@@ -338,8 +338,8 @@ impl LocalTarget {
     }
 
     /// Combines target elements, whose memory `pieces` names, with `from`. Stores their old content in
-    /// `fetched`, unless `fetched` is empty. Elements that are not all in one mapped piece are updated under
-    /// the latch, the window's lock for updates.
+    /// `fetched`, unless `fetched` is empty. Elements that are not all in one contiguous part of mapped
+    /// memory are updated under the latch, the window's lock for updates.
     pub fn update_pieces(
         &self,
         rma: &mut Rma,

@@ -20,8 +20,8 @@ use sys::Block;
 /// The most parts of operations (request messages) to one member that may be unanswered.
 const PARTS_MAX: usize = 16;
 
-/// The result of an operation with a request (such as MPI_Rput). It is set once the operation is complete at
-/// the target.
+/// The result of an operation that has an MPI request (such as MPI_Rput). It is set once the operation is
+/// complete at the target.
 pub type Completion = Arc<OnceLock<Result<()>>>;
 
 /// A member of a window on another host, as this process sees it: what this process asks of the member, and
@@ -43,7 +43,7 @@ pub(crate) struct RemoteMember {
     /// The first error of an operation without an MPI request since the latest call that synchronizes; None
     /// if there was none.
     failed: Option<Error>,
-    /// Whether the member has granted this process the lock for which it asked last.
+    /// Whether the member has granted the latest lock for which this process asked.
     pub granted: bool,
     /// The lock of this process's memory that the member holds or waits for; None if the member has asked for
     /// none.
@@ -61,15 +61,14 @@ pub(crate) struct LockRequest {
     pub held: bool,
 }
 
-/// What this process asks of a member on another host, by a request with data or by a notice.
+/// What this process asks of a member on another host, in a request message with or without data.
 pub(crate) enum RemoteRequest {
     Put,
     Get,
     Accumulate(Update),
     FetchAndOp(Update),
     Swap(Swap),
-    /// A notice, which moves no data (such as a request for a lock): the kind and the argument of its
-    /// message.
+    /// A request that moves no data, such as MPI_Win_lock: the kind and the argument of its message.
     WithoutData(MessageKind, u64),
 }
 
@@ -78,10 +77,10 @@ pub(crate) struct RemoteOperation {
     /// The program's buffers: first the data to send to the target, then the memory for fetched data. A
     /// buffer without use is empty.
     data: (Buffer, Buffer),
-    /// The offset of the first element from the start of the target's memory, or in a dynamic window its
-    /// address in the target's process.
+    /// The place of the first element in the target's memory: its offset from the start of that memory, or,
+    /// in a dynamic window, its address in the target's process.
     base: usize,
-    /// The layout of an element at the target; None for a notice, which moves no data.
+    /// The layout of an element at the target; None for a request that moves no data.
     layout: Option<Arc<Layout>>,
     /// The number of data bytes at the target.
     bytes: usize,
@@ -125,8 +124,8 @@ impl RemoteMember {
         self.queue.is_empty() && self.unanswered.iter().all(|part| part.into.is_none())
     }
 
-    /// Takes the error kept since the last call that synchronized: the first error of an operation without an
-    /// MPI request.
+    /// Returns the first error, since the latest call that synchronized, of an operation without an MPI
+    /// request. Forgets the error. Returns `Ok` if there was none.
     pub fn failure(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
@@ -145,7 +144,7 @@ impl RemoteMember {
         }
     }
 
-    /// Sends a notice of this kind, which moves no data, after the operations queued before. `key` names the
+    /// Sends a request of this kind, which moves no data, after the operations queued before. `key` names the
     /// window.
     pub fn send_request(&mut self, outbox: &mut Outbox, key: u64, kind: MessageKind, argument: u64) {
         let what = RemoteRequest::WithoutData(kind, argument);
@@ -169,8 +168,8 @@ impl RemoteMember {
         self.advance(outbox, key);
     }
 
-    /// Takes an answer of the member: ends the parts that it answers, stores the data that they have fetched,
-    /// and sends further parts.
+    /// Processes an answer of the member: marks the answered parts as ended, stores the data that they have
+    /// fetched, and sends further parts.
     pub fn take_answer(&mut self, outbox: &mut Outbox, answer: &IncomingMessage) -> Result<()> {
         match answer.kind {
             MessageKind::Granted => self.granted = true,
@@ -228,8 +227,8 @@ impl RemoteMember {
         }
     }
 
-    /// Returns the completion of the latest unfinished operation at this member; it is set when that
-    /// operation ends. None if all operations at this member have ended.
+    /// Returns the place for the result of the latest unfinished operation at this member. The result is set
+    /// when that operation ends. Returns None if all operations at this member have ended.
     pub fn completion_of_latest(&mut self) -> Option<Completion> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
@@ -291,8 +290,8 @@ impl RemoteOperation {
         (block, RequestPart { into, is_last, ended: self.ended.take_if(|_| is_last) })
     }
 
-    /// Lists the pieces of the target's memory that the next part touches. An accumulate is cut between
-    /// elements. Returns the number of bytes of all pieces together.
+    /// Lists the contiguous ranges of the target's memory that the next part touches. An accumulate is cut
+    /// between elements. Returns the number of bytes of all ranges together.
     fn pieces_of_next(&self, pieces: &mut Vec<MessagePiece>) -> usize {
         let Some(layout) = &self.layout else { return 0 };
         let unit = match self.what {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages between members of a window on different hosts: their format, and reading them without trust. All
-//! words are in the sender's byte order, which the network's connection has compared.
+//! Messages between members of a window on different hosts: their format, and how a process reads and checks
+//! them. All words are in the sender's byte order, which is the receiver's, too: a connection checks that.
 //!
 //! | field | unit | meaning |
 //! |---|---|---|
 //! | kind, key, argument | 3 words | `MessageKind`; the window; by kind |
 //! | update | word | operator (bits 8 to 15) and machine type (bits 0 to 7) of an accumulate or swap, or 0 |
-//! | pieces, bytes | 2 words | the number of pieces; bytes of all pieces |
-//! | each piece | 2 words | its offset in the target's memory (dynamic window: address), its bytes |
+//! | pieces, bytes | 2 words | the number of ranges of the target's memory; their bytes together |
+//! | each piece | 2 words | a range: its offset in the target's memory (dynamic window: address), its bytes |
 //! | data | bytes | what is put, combined, compared or fetched, or an error's sentence |
 
 use crate::update::Update;
@@ -20,7 +20,7 @@ const HEADER_BYTES: usize = HEADER_WORDS * 8;
 
 /// The most bytes of the target that one request moves.
 pub(crate) const PART_BYTES: usize = 32 << 10;
-/// The most pieces of the target that one request names.
+/// The most contiguous ranges of the target's memory that one request names.
 pub(crate) const PIECES_MAX: usize = 1 << 10;
 /// The length, in bytes, of the longest message. It is within the eager limit, so a message arrives as a
 /// whole.
@@ -72,8 +72,8 @@ impl MessageKind {
     }
 }
 
-/// A piece of the target's memory: its offset from the start of that memory, or in a dynamic window its
-/// address; then its length in bytes.
+/// A contiguous range of the target's memory: the range's offset from the start of that memory (in a dynamic
+/// window, its address), and its length in bytes.
 pub(crate) type MessagePiece = (usize, usize);
 
 /// A message about a window that is to be sent to a member on another host.
@@ -133,7 +133,7 @@ pub struct IncomingMessage {
     pub(crate) argument: u64,
     update: u64,
     pub(crate) pieces: Vec<MessagePiece>,
-    /// The number of bytes in all pieces together.
+    /// The number of bytes in all ranges of the target's memory together.
     pub(crate) bytes: usize,
     /// The message's data, which are still in the memory from which the message was read.
     pub(crate) data: Span,

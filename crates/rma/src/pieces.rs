@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A target's memory as pieces, and scratch memory for operations that move bytes in two steps.
+//! A target's memory as contiguous parts (`TargetPiece`), and scratch memory for operations that move bytes
+//! in two steps.
 
 use crate::serve::RemotePiece;
 use sys::Span;
@@ -33,7 +34,7 @@ impl Scratch {
     }
 }
 
-/// A contiguous piece of the target's memory that an operation touches, in the form in which this process
+/// A contiguous part of the target's memory that an operation touches, in the form in which this process
 /// reaches it.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetPiece {

@@ -58,8 +58,8 @@ impl Rma {
         }
     }
 
-    /// Takes the next message to a peer on another host. The caller must deliver messages to one peer in
-    /// order.
+    /// Takes the next message to a peer on another host, with the peer's number. Returns None if no message
+    /// waits. The caller must deliver messages to one peer in order.
     pub fn next_outgoing(&mut self) -> Option<(u32, Block)> {
         self.outbox.next()
     }

@@ -2,9 +2,9 @@
 //! The record of a window's member: atomic words in its arena, which all members on the host use.
 //!
 //! An origin locks, posts or completes by writing into the records of other members, and rings the members
-//! that wait. The lock is a queue of tickets (numbers), served in the order of requests; adjacent readers
-//! hold it together (MPI 5.0, section 12.5.3). Invariant: no function here blocks, except that whoever shuts
-//! the latch, the lock for updates, waits until the updates of others have ended, which are short.
+//! that wait. The lock is a queue of tickets (numbers), served in the order of requests; readers with
+//! consecutive tickets hold the lock together (MPI 5.0, section 12.5.3). Invariant: no function here blocks,
+//! except `latch` and `unlatched`, which wait for other members' updates. Updates are short.
 
 use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -15,16 +15,16 @@ use transport::shm::{Allocator, Arena, ArenaWords, LocalRank, Segment};
 // Words of a record. Words that different processes write at different times are in different cache lines.
 /// The index of the word that counts the tickets for the lock that were given out.
 const TICKETS: usize = 0;
-/// The index of the word with the ticket whose owner may next take the lock shared.
+/// The index of the word that says whose turn it is to take a shared lock: the number of that ticket.
 const READING: usize = 1;
-/// The index of the word with the ticket whose owner may next take the lock exclusively. It is the number of
-/// tickets that were released.
+/// The index of the word that says whose turn it is to take an exclusive lock: the number of that ticket.
+/// This is also the number of tickets that were released.
 const WRITING: usize = 2;
 /// The index of the latch, which a process shuts while it updates memory without atomic instructions. The
 /// word is 0 if open, 1 if shut, and 2 if shut while others may sleep until it opens.
 const LATCH: usize = 16;
-/// The index of the word that counts how many access epochs (MPI_Win_start to MPI_Win_complete) have ended at
-/// the record's owner, of all members together.
+/// The index of the word that counts access epochs (MPI_Win_start to MPI_Win_complete) whose target is the
+/// record's owner: how many all members together have ended.
 const COMPLETES: usize = 32;
 /// The index of the version of the table of attached regions. The version is odd while the table is being
 /// changed.
@@ -33,9 +33,9 @@ const VERSION: usize = 48;
 const TABLE: usize = 49;
 /// The index of the word with the number of rows of the table of attached regions.
 const REGIONS: usize = 50;
-/// The index at which the words for the members begin. First comes a cache line for each member, whose first
-/// word says whether the member is in an atomic update. Then come the peer that waits with ticket t (at t
-/// modulo members), and how often each member has posted.
+/// The index at which the words for the members begin. First comes a cache line for each member. The line's
+/// first word says whether that member is in an atomic update. Then come the peers that wait for tickets
+/// (ticket t at t modulo members), and the number of posts of each member.
 const MEMBERS: usize = 64;
 
 const LINE: usize = 8;
@@ -226,7 +226,7 @@ impl MemberRecord {
         self.word(MEMBERS + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }
 
-    /// Counts in the record an access epoch of this process at the record's owner, which has ended
+    /// Counts in the record that this process has ended an access epoch whose target is the record's owner
     /// (MPI_Win_complete).
     pub fn complete(&self) {
         self.word(COMPLETES).fetch_add(1, Ordering::AcqRel);

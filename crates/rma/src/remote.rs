@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A window's members on other hosts: the requests to them, and their answers.
+//! A window's members on other hosts: the requests of this process to these members, and the members'
+//! answers.
 //!
-//! Read next: `far.rs` (one such member), `answer.rs` (the target's side).
+//! Read next: `far.rs` (one such member), `answer.rs` (what a target does).
 
 use crate::far::{Completion, RemoteMember, RemoteOperation, RemoteRequest};
 use crate::message::IncomingMessage;
@@ -44,14 +45,14 @@ impl Window {
         !self.away.is_empty()
     }
 
-    /// Whether a member on another host has answered all requests of this process. `rank` None stands for all
-    /// such members.
+    /// Whether the member `rank`, which is on another host, has answered all requests of this process. If
+    /// `rank` is None: whether all such members have.
     pub fn is_quiet(&self, rank: Option<i32>) -> bool {
         self.all_away(rank, RemoteMember::is_quiet)
     }
 
-    /// Whether the requests to a member on another host no longer need this process's memory. `rank` None
-    /// stands for all such members.
+    /// Whether the requests to the member `rank`, which is on another host, no longer need this process's
+    /// memory. If `rank` is None, asks this about all such members.
     pub fn is_done_here(&self, rank: Option<i32>) -> bool {
         self.all_away(rank, RemoteMember::is_done_here)
     }
@@ -63,8 +64,8 @@ impl Window {
         })
     }
 
-    /// Takes the first error of an operation at the member `rank` on another host. None stands for all such
-    /// members. MPI calls that synchronize call this.
+    /// Returns the first error of an operation at the member `rank` on another host, or at any such member if
+    /// `rank` is None. Forgets the error. MPI calls that synchronize call this.
     pub fn failure(&mut self, rank: Option<i32>) -> Result<()> {
         let mut outcome = Ok(());
         for member in &self.away {
@@ -77,8 +78,9 @@ impl Window {
         outcome
     }
 
-    /// Returns the completion of the latest unfinished operation at the member `rank`; it is set when that
-    /// operation ends. None if all operations at this member have ended.
+    /// Returns the place for the result of the latest unfinished operation at the member `rank`. The result
+    /// is set when that operation ends. Returns None if all operations at this member have ended, or if the
+    /// member is on this host.
     pub fn completion_of_latest(&mut self, rank: i32) -> Option<Completion> {
         match &mut self.members.get_mut(rank as usize)?.host {
             MemberHost::Other(far) => far.completion_of_latest(),

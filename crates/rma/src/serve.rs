@@ -3,7 +3,7 @@
 //! for a device's memory.
 //!
 //! The requesting process writes a request into its mailbox, in its own arena: addresses in the owner's
-//! memory, and the bytes. It stores the mailbox's offset in its slot of the owner's inbox, wakes the owner's
+//! memory, and the bytes. It stores the mailbox's offset in its word of the owner's inbox, wakes the owner's
 //! thread, and sleeps until the mailbox's state is DONE or REFUSED.
 //!
 //! Invariants: the thread copies only memory that the owner exposes, whatever a request says. It takes no
@@ -33,8 +33,8 @@ const ASKED: u64 = 1;
 const DONE: u64 = 2;
 const REFUSED: u64 = 3;
 
-/// The index, in words, of an inbox's first slot. Each rank has a slot, into which it stores its mailbox's
-/// offset.
+/// The index in an inbox at which the words of the ranks begin. Each rank has one word, into which it stores
+/// its mailbox's offset.
 const SLOTS: usize = 16;
 /// The index of an inbox's bell: a word that counts the requests so far, and on which the owner's thread
 /// sleeps.
@@ -48,15 +48,16 @@ pub enum Direction {
     Put,
 }
 
-/// A piece of another process's private memory: its address in that process, and its length in bytes.
+/// A contiguous part of another process's private memory: the part's address in that process, and its length
+/// in bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
 /// The private memory that this process's thread may copy for peers. Each entry has the number of the window
 /// that exposes the memory, and the memory's span.
 type ExposedMemory = Arc<Mutex<Vec<(u64, Span)>>>;
 
-/// Serves this process's private memory to peers that cannot reach it themselves. It lists the memory that
-/// the window's members may reach. Its thread, which copies, starts once some peer needs it.
+/// Copies this process's private memory for peers that cannot reach it themselves. Holds the list of the
+/// memory that the windows expose. The thread that copies starts when the first peer needs it.
 #[derive(Default)]
 pub(crate) struct MemoryServer {
     exposed: ExposedMemory,
@@ -213,8 +214,9 @@ impl OwnMailbox {
         Ok(OwnMailbox { arena: allocator.arena().clone(), offset })
     }
 
-    /// Moves bytes between `span` and pieces of the private memory of `peer`, which together have the same
-    /// length. The peer's thread copies them; its inbox is at offset `inbox` of the peer's arena.
+    /// Moves bytes between `span` and private memory of `peer`, whose contiguous parts are `pieces`. The
+    /// parts together are as long as `span`. The peer's thread copies the bytes; its inbox is at offset
+    /// `inbox` of the peer's arena.
     pub fn transfer(
         &self,
         segment: &Segment,

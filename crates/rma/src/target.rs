@@ -17,7 +17,8 @@ use transport::shm::{LocalRank, cma};
 /// The range of the target's memory that an operation touches: `count` elements of `layout` from `disp` on.
 #[derive(Clone, Copy)]
 pub struct TargetRange<'a> {
-    /// The displacement of the first element, in the target's units, or in a dynamic window its address.
+    /// The place of the first element: a displacement in the target's units, or in a dynamic window the
+    /// element's address.
     pub disp: i64,
     pub count: usize,
     /// The number of data bytes of all elements together.
@@ -78,9 +79,9 @@ impl AttachedRegions {
         self.known[..after].last().filter(|region| address - region.0 < region.1)
     }
 
-    /// Appends to `pieces` where the `bytes` bytes at `address` in the member's process are; they may cross
-    /// adjacent regions. Returns None, or, if some byte is not attached, the address and length from that
-    /// byte on.
+    /// Finds the `bytes` bytes at `address` in the member's process, which may cross adjacent regions, and
+    /// appends their contiguous parts to `pieces`. Returns None if all bytes are attached. Otherwise returns
+    /// the address of the first byte that is not, and the number of bytes from it on.
     fn pieces(
         &self,
         mut address: usize,
@@ -100,8 +101,9 @@ impl AttachedRegions {
         None
     }
 
-    /// Returns the range as one buffer if it is in one region that this process can address; otherwise an
-    /// address, from which the elements must be taken piece by piece.
+    /// Returns the range as one buffer if it is in one region that this process can address. Otherwise
+    /// returns the address of the range in the member's process, from which the elements must be taken in
+    /// parts.
     fn locate(&self, range: TargetRange) -> TargetData {
         let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
         if let Some((address, _, memory)) =
@@ -165,7 +167,7 @@ pub(crate) enum TargetData {
         buffer: Buffer,
         mapped: bool,
     },
-    /// Elements from this address on in the target's process, to be taken piece by piece.
+    /// Elements from this address on in the target's process, to be taken in parts.
     There(usize),
 }
 
@@ -213,8 +215,9 @@ impl LocalTarget {
         }
     }
 
-    /// Appends to `pieces` the `bytes` bytes at an offset of this process's own memory (in a dynamic window,
-    /// at an address), for a request of another host. Errors (MPI_ERR_RMA_RANGE): the memory is not exposed.
+    /// Appends to `pieces` the contiguous parts of `bytes` bytes of this process's own memory, for which a
+    /// member on another host has asked. The bytes are at `offset`, or in a dynamic window at the address
+    /// `offset`. Errors (MPI_ERR_RMA_RANGE): the memory is not exposed.
     pub fn exposed(&self, offset: usize, bytes: usize, pieces: &mut Vec<TargetPiece>) -> Result<()> {
         let (span, mapped) = match &self.memory {
             TargetMemory::Mapped(span) => (*span, true),
@@ -242,8 +245,8 @@ impl LocalTarget {
         fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
     }
 
-    /// Appends to `pieces` where packed bytes `[at, at + bytes)` of elements of `layout` are. The elements
-    /// begin at the address `base` in the target's process.
+    /// Finds the packed bytes `[at, at + bytes)` of elements of `layout`, and appends their contiguous parts
+    /// to `pieces`. The elements begin at the address `base` in the target's process.
     pub fn pieces_at(
         &self,
         base: usize,
@@ -265,7 +268,8 @@ impl LocalTarget {
         missing.map_or(Ok(()), |missing| self.not_attached(missing))
     }
 
-    /// Moves bytes between `span` and pieces of the target's data, which together have the same length.
+    /// Moves bytes between `span` and the parts `pieces` of the target's data. The parts together are as long
+    /// as `span`.
     pub fn transfer(&self, rma: &mut Rma, pieces: &[TargetPiece], span: Span, way: Direction) -> Result<()> {
         let mut done = 0;
         let mut far = std::mem::take(&mut rma.scratch.far);

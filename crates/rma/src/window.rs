@@ -121,8 +121,8 @@ pub struct Window {
     /// Whether this process has written to a target without atomic instructions since the latest flush.
     pub(crate) stored: bool,
     access: AccessEpoch,
-    /// The number of completions in this member's record at which the open exposure epoch ends; None if no
-    /// exposure epoch is open.
+    /// How many completions this member's record must have counted for the open exposure epoch to end. None
+    /// if no exposure epoch is open.
     posted: Option<u64>,
     /// The number of completions in all earlier exposure epochs of this process.
     completed: u64,
@@ -259,8 +259,9 @@ impl Window {
         }
     }
 
-    /// Returns the index of rank `rank` as the target of an operation with a request (such as MPI_Rput).
-    /// Errors: this process does not hold the lock of that rank (MPI_ERR_RMA_SYNC; MPI 5.0, section 12.3.5).
+    /// Returns the index of rank `rank` as the target of an operation that has an MPI request (such as
+    /// MPI_Rput). Errors: this process does not hold the lock of that rank (MPI_ERR_RMA_SYNC; MPI 5.0,
+    /// section 12.3.5).
     #[inline]
     pub fn locked_target(&mut self, rank: i32) -> Result<usize> {
         if !matches!(self.access, AccessEpoch::Locks(_) | AccessEpoch::LockAll) {

@@ -4,9 +4,9 @@
 //!
 //! The builder finds out for which steps each step waits, from the blocks that earlier steps read and wrote.
 //! A step that reads exactly the blocks that an earlier step writes follows it byte by byte. A step that
-//! overwrites blocks waits for the whole of each step that reads them, since a reader that is run again needs
-//! its bytes. An algorithm states any further order by `send_after` and `recv_after`. The k-th send to a peer
-//! and the peer's k-th receive from this rank are edge k.
+//! overwrites blocks waits for the whole of each step that reads them, since a step that is run again reads
+//! these bytes again. An algorithm states any further order by `send_after` and `recv_after`. The k-th send
+//! to a peer and the peer's k-th receive from this rank are edge k.
 //!
 //! MPI_IN_PLACE is an `Alias`: each byte gets one name, a copy onto itself is left out, and a reduction onto
 //! an operand goes through scratch memory.
@@ -49,8 +49,8 @@ pub enum Alias {
 pub struct Builder {
     plan: Schedule,
     alias: Alias,
-    /// For each buffer, which steps have read and written its blocks last: input, output, then the scratch
-    /// buffers.
+    /// For each buffer, which steps have read and written its blocks last. The buffers are the input, the
+    /// output, then the scratch buffers.
     touched: Vec<Touched>,
     sent: Edges,
     received: Edges,
@@ -80,8 +80,8 @@ impl Builder {
         self
     }
 
-    /// Adds a scratch buffer of `blocks` blocks. They are as long as the blocks of the user's buffer `like`
-    /// from block `first` on; after its last block, the first follows.
+    /// Adds a scratch buffer of `blocks` blocks, and returns the buffer's name. Its blocks are as long as the
+    /// blocks of the user's buffer `like` from `first` on; after the last block of `like`, its first follows.
     pub fn scratch(&mut self, like: BufferId, first: u32, blocks: u32) -> BufferId {
         let like = self.named(like.block(first));
         let partition = match like.buffer {
@@ -102,7 +102,7 @@ impl Builder {
     }
 
     /// Adds a step that sends the blocks `from` to rank `to`, but not before the steps in `after` are
-    /// finished.
+    /// finished. Returns a token for the new step.
     pub fn send_after(&mut self, to: u32, from: Blocks, after: &[Token]) -> Token {
         let from = self.named(from);
         self.wait(after);
@@ -118,7 +118,7 @@ impl Builder {
     }
 
     /// Adds a step that receives the blocks `into` from rank `from`, but not before the steps in `after` are
-    /// finished.
+    /// finished. Returns a token for the new step.
     pub fn recv_after(&mut self, from: u32, into: Blocks, after: &[Token]) -> Token {
         let into = self.named(into);
         self.wait(after);
@@ -127,7 +127,8 @@ impl Builder {
         self.push(Action::Recv { from, edge, into })
     }
 
-    /// Adds a step that copies blocks, unless source and target are the same memory.
+    /// Adds a step that copies blocks, and returns a token for it. Adds no step, and returns
+    /// `Token::NOTHING`, if source and target are the same memory.
     pub fn copy(&mut self, from: Blocks, into: Blocks) -> Token {
         let (from, into) = (self.named(from), self.named(into));
         if from == into || from.count == 0 {
@@ -139,7 +140,7 @@ impl Builder {
     }
 
     /// Adds a step that computes `into = left op right`. If `into` is an operand, the result goes through
-    /// scratch memory, so that the step can be run again.
+    /// scratch memory, so that the step can be run again. Returns a token for the last step added.
     pub fn reduce(&mut self, left: Blocks, right: Blocks, into: Blocks) -> Token {
         let (left, right, into) = (self.named(left), self.named(right), self.named(into));
         if self.overlap(into, left) || self.overlap(into, right) {
@@ -153,7 +154,7 @@ impl Builder {
         self.push(Action::Reduce { left, right, into })
     }
 
-    /// Returns the finished schedule. Each scratch buffer is cut off behind the last block that a step uses.
+    /// Returns the finished schedule. Each scratch buffer then ends with the last block that a step uses.
     pub fn finish(mut self) -> Schedule {
         match self.alias {
             Alias::Same | Alias::InputIsOutputBlock(_) => self.plan.input_blocks = 0,
@@ -229,8 +230,8 @@ fn next(edges: &mut Edges, peer: u32) -> u32 {
     *edge - 1
 }
 
-/// Which steps have read and written the blocks of a buffer last: ranges of blocks that do not overlap, by
-/// their first block.
+/// Which steps have read and written the blocks of a buffer last. The map has ranges of blocks that do not
+/// overlap; its keys are their first blocks.
 #[derive(Debug, Default)]
 struct Touched(BTreeMap<u32, TouchedRange>);
 
@@ -245,8 +246,8 @@ struct TouchedRange {
 }
 
 impl TouchedRange {
-    /// Adds to `waits` the steps that have read or written this range of blocks, if a new step must wait for
-    /// them. The new step reads or writes (`write`) the blocks `blocks`, which include this range.
+    /// Adds to `waits` the steps that have used this range of blocks and for which a new step must wait. The
+    /// new step reads the blocks `blocks`, which include this range, or writes them if `write` is true.
     fn add_waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
             // The readers have waited for the writer.
@@ -258,8 +259,8 @@ impl TouchedRange {
 }
 
 impl Touched {
-    /// Notes that `step` reads or writes the blocks `first..end`. Adds to `waits` the steps for which it must
-    /// wait.
+    /// Notes that `step` reads or writes the blocks `first..end`. Adds to `waits` the earlier steps for which
+    /// `step` must wait.
     fn touch(
         &mut self,
         first: u32,

@@ -133,7 +133,7 @@ pub struct Scratch {
 /// One rank's plan of a collective operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
-    /// The rank in the comm whose plan it is.
+    /// The rank whose plan this schedule is.
     pub rank: u32,
     /// The number of ranks in the communicator.
     pub size: u32,

@@ -128,7 +128,7 @@ pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u6
     Engine::new(&templates, Some(nodes), network, seed).run().0
 }
 
-/// Divides a number of ranks into three factors, as equal as possible, the largest first.
+/// Returns three factors whose product is `ranks`, as equal as possible, the largest first.
 fn grid(ranks: u32) -> [u32; 3] {
     let divisor = |n: u32, most: u32| (1..=most).rev().find(|by| n.is_multiple_of(*by)).unwrap_or(1);
     let last = divisor(ranks, ranks.isqrt().min((1..).find(|n: &u32| n.pow(3) >= ranks).unwrap_or(1)));
@@ -182,7 +182,8 @@ mod tests {
     const O: u64 = 200_000;
     const G: u64 = 40;
 
-    /// Returns a network for tests on which messages pass whole, and only links and ports take time.
+    /// Returns a network for tests on which messages are not cut into chunks, and only links and ports take
+    /// time.
     fn plain() -> Network {
         let between = LinkCosts { streams: true, ..Network::default().between };
         Network {

@@ -117,9 +117,9 @@ fn computation_hides_what_the_dpu_carries_and_nothing_else() {
     assert!(of(1_000_000_000) >= 1_000_000_000 + of(0) / 2);
 }
 
-/// Returns which part of the total time a DPU saves. Without a DPU, computation and communication take the
-/// time `ranks` each, one after the other. `both` returns the total time with the DPU, for a given time of
-/// computation.
+/// Returns the share of the total time, from 0 to 1, that a DPU saves. Without a DPU, computation takes the
+/// time `ranks`, and then communication as long again. `both` returns the total time with a DPU for a given
+/// time of computation.
 fn saved(ranks: u64, both: impl Fn(u64) -> u64) -> f64 {
     1.0 - both(ranks) as f64 / (2 * ranks) as f64
 }

@@ -26,7 +26,7 @@ pub fn tie(command: &mut Command, cpus: &[usize]) {
 }
 
 /// Forks, and returns in the child only. The parent calls `announce` with the child's pid and exits with code
-/// 0, so that whoever started it can go on. Only for a process with one thread.
+/// 0, so that the process that started the parent can go on. Only for a process with one thread.
 pub fn detach(announce: impl FnOnce(u32)) -> Result<()> {
     // SAFETY: takes no arguments; there is no other thread that could hold a lock that the child wants.
     match unsafe { libc::fork() } {

@@ -28,8 +28,8 @@ pub fn join() {
 }
 
 /// Fences the thread that often stores and then loads what the other thread stores. That thread calls this
-/// between the two. It is cheap once `join` has succeeded, since `heavy` in the other thread then fences for
-/// both.
+/// between its store and its load. It is cheap once `join` has succeeded, since `heavy` in the other thread
+/// then fences for both.
 #[inline]
 pub fn light() {
     if JOINED.load(Ordering::Relaxed) {
@@ -40,9 +40,9 @@ pub fn light() {
 }
 
 /// Fences for both threads. The thread that seldom stores and then loads what the other thread stores calls
-/// this between the two. Takes some us, and interrupts every core that runs a joined process. Without `join`
-/// it is an ordinary fence: either all processes call `join` or none. Returns false if the kernel refused:
-/// then the fence may not have reached the other thread.
+/// this between its store and its load. Takes some us, and interrupts every core that runs a joined process.
+/// Without `join` it is an ordinary fence: either all processes call `join` or none. Returns false if the
+/// kernel refused: then the fence may not have reached the other thread.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)

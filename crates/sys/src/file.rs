@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
 /// The most bytes that one system call reads or writes. Linux moves at most 0x7ffff000; a round number keeps
-/// the pieces aligned.
+/// the offsets of all calls aligned.
 const CALL_BYTES: usize = 1 << 30;
 
 /// Whether other locks may exist on the bytes that a lock covers.

@@ -17,8 +17,8 @@ const SIGNAL: libc::c_int = libc::SIGURG;
 /// The most descriptors for which one call of `wait` can wait.
 const FDS_MAX: usize = 4;
 
-/// What a thread needs to call `wait`: its signal mask, and the name by which others wake it. It stays in the
-/// thread that made it.
+/// What a thread needs to call `wait`: its signal mask, and the name by which others wake it. The value stays
+/// in the thread that made it.
 #[derive(Debug)]
 pub struct Waiter {
     /// The signal mask that the thread has only while it waits. It does not block `SIGNAL`.

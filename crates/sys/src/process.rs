@@ -81,7 +81,7 @@ pub struct EndsFound {
 }
 
 /// Waits until one of `processes` has ended, the other end of `stream` has been closed, or `timeout` has
-/// passed (None: no limit). Reads no bytes from the stream. A signal ends the wait.
+/// passed (None: no limit). Reads no bytes from the stream. A signal ends the wait. Returns what has ended.
 pub fn first_ends(
     processes: &[ProcessHandle],
     stream: impl AsFd,

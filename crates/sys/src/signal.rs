@@ -69,8 +69,8 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
-/// Calls a function that may install signal handlers, such as one that loads a library. Afterwards installs
-/// the earlier handlers again.
+/// Calls `run`, which may install signal handlers, for instance by loading a library, and returns its result.
+/// Then installs the earlier handlers again.
 pub fn keeping_handlers<T>(run: impl FnOnce() -> T) -> T {
     let before: Vec<(i32, libc::sigaction)> = (1..32)
         .filter_map(|signal| {

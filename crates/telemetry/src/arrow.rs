@@ -79,8 +79,8 @@ pub(crate) fn numbers(records: &[TraceRecord]) -> Vec<u32> {
     records.iter().map(&mut number).collect()
 }
 
-/// Returns two facts about a signal of a window. The first is whether it belongs to a post, not to a
-/// completion. The second is whether the process that recorded it has sent it.
+/// Returns two facts about a signal of a window: whether the signal belongs to a post, not to a completion,
+/// and whether the process that recorded the signal has sent it.
 fn signal(what: &str) -> (bool, bool) {
     (["post", "start"].contains(&what), ["post", "complete"].contains(&what))
 }

@@ -192,7 +192,7 @@ fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Makes a flow event for each point of each arrow that leads forward in time. Keys: indices of processes.
+/// Makes flow events for the points of arrows that lead forward in time. The keys are indices of processes.
 fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
     let mut flows: HashMap<usize, Vec<Value>> = HashMap::new();
     for (id, Arrow { name, points }) in arrows.iter().enumerate() {
@@ -420,7 +420,7 @@ fn describe_message(message: &TracedMessage, number: u32) -> Value {
     args
 }
 
-/// Checks that all events are such as Outboard writes. The error names the first event that is not.
+/// Checks that all events have Outboard's form. The error names the first event that has another form.
 pub fn check(events: &[Value]) -> std::result::Result<(), String> {
     events.iter().try_for_each(schema::check)?;
     schema::check_arrows(events)

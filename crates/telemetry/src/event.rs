@@ -26,7 +26,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 
 struct Trace {
     who: ProcessName,
-    /// The file of the whole trace, which `write` makes of this process's part if the process runs alone.
+    /// The file of the whole trace, which `write` makes from this process's part if the process runs alone.
     /// None if `mpirun` joins the parts of several processes.
     whole: Option<PathBuf>,
     part: File,
@@ -57,8 +57,8 @@ pub fn part(file: &Path, who: ProcessName) -> PathBuf {
     path.into()
 }
 
-/// Returns the process that has written the trace part `part`, which its name says. The name may be that of
-/// an open file that is already removed. Returns None for other names.
+/// Returns which process has written the trace part `part`, by the file's name. The name may have the ending
+/// that the kernel gives to an open file that is removed. Returns None for other names.
 pub fn whose(part: &Path) -> Option<ProcessName> {
     let name = part.to_str()?;
     let mut words = name.strip_suffix(" (deleted)").unwrap_or(name).strip_suffix(".part")?.rsplit('.');
@@ -72,7 +72,7 @@ pub fn whose(part: &Path) -> Option<ProcessName> {
 }
 
 /// Records events from now on, at most `capacity`, in this process's part of the trace `file`. With `alone`
-/// the process runs without `mpirun`, and `write` makes the whole trace of the part.
+/// the process runs without `mpirun`, and `write` makes the whole trace from the part.
 pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
     let path = part(file, who);
     let part = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
@@ -115,13 +115,14 @@ fn introduce_thread() {
     record_text(name.trim(), |text| Event::Thread { number: thread() as u32, text });
 }
 
-/// Returns the time now, to be passed to [`end`] as the start of an event. Returns 0 without tracing.
+/// Returns the time now in nanoseconds, to be passed to [`end`] as the start of an event. Returns 0 without
+/// tracing.
 #[inline]
 pub fn start_time() -> u64 {
     if tracing() { now() } else { 0 }
 }
 
-/// Records in the trace an event that lasted from `started` until now.
+/// Records in the trace an event that lasted from `started`, which [`start_time`] returned, until now.
 #[inline]
 pub fn end(started: u64, event: Event) {
     if started != 0 {
@@ -151,7 +152,7 @@ pub fn open(event: Event, started: u64) -> Option<usize> {
     if tracing() { keep(&event, started, 0) } else { None }
 }
 
-/// Notes that the event that [`open`] recorded ended at `until`.
+/// Notes that the event that [`open`] recorded ended at the time `until`, in nanoseconds.
 pub fn close(record: Option<usize>, until: u64) {
     change(record, |record| record.set(Word::Until, until));
 }

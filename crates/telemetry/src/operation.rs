@@ -28,8 +28,8 @@ pub enum Sum {
     Messages,
     /// How many of the started operations have completed.
     Over,
-    /// The bytes of the operations' buffers. For each operation it is the longer of the rank's send and
-    /// receive buffer.
+    /// The bytes of the operations' buffers: for each operation, the length of the rank's send buffer or
+    /// receive buffer, whichever is longer.
     Bytes,
     /// The time that the rank spent in MPI calls that started, tested or completed the operations, in
     /// nanoseconds.
@@ -198,7 +198,7 @@ struct ThreadCalls {
     /// In how many MPI calls the thread is. There are more than one if MPI has called a function of the
     /// program that calls MPI.
     depth: Cell<u32>,
-    /// The time at which the outermost MPI call of this thread started.
+    /// The time, in nanoseconds, at which the outermost MPI call of this thread started.
     entered: Cell<u64>,
     /// The name of the outermost MPI function in which the thread is, or was last.
     function: Cell<&'static str>,
@@ -221,14 +221,14 @@ thread_local!(static HOST: ThreadCalls = const {
     }
 });
 
-/// Notes that an MPI call starts. Returns the time now, or 0 if calls are not timed.
+/// Notes that an MPI call starts. Returns the time now in nanoseconds, or 0 if calls are not timed.
 #[inline]
 pub fn enter(function: &'static str) -> u64 {
     if timed() { entered(function) } else { 0 }
 }
 
-/// Notes that an OpenSHMEM call starts that moves bytes to or from a PE. Returns the time now, or 0 if calls
-/// are not timed.
+/// Notes that an OpenSHMEM call starts that moves bytes to or from a PE. Returns the time now in nanoseconds,
+/// or 0 if calls are not timed.
 pub fn enter_access(function: &'static str, pe: u32, bytes: u64) -> u64 {
     if timed() { entered_as(function, |site| Event::Access { function, site, pe, bytes }) } else { 0 }
 }
@@ -246,8 +246,8 @@ fn entered(function: &'static str) -> u64 {
     entered_as(function, |site| Event::Call { function, site })
 }
 
-/// Notes the start of a call and returns the time. Only the outermost call of a thread gets a record; a call
-/// within a call counts as part of it.
+/// Notes the start of a call and returns the time in nanoseconds. Only the outermost call of a thread gets a
+/// record; a call within a call counts as part of it.
 #[cold]
 fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>) -> u64 {
     let started = now();
@@ -307,7 +307,7 @@ pub struct Carried {
     pub algorithm: &'static str,
     /// How many bytes were moved for the operation, or 0 if that is not known.
     pub bytes: u64,
-    /// The time at which the operation completed, or 0 if that is not known.
+    /// The time, in nanoseconds, at which the operation completed, or 0 if that is not known.
     pub completed: u64,
     /// The processor time that the proxy spent on the operation, in nanoseconds.
     pub cpu_ns: u64,
@@ -319,14 +319,14 @@ pub struct TimedOperation {
     row: usize,
     record: Option<usize>,
     thread: u64,
-    /// The time at which the MPI call that started the operation began.
+    /// The time, in nanoseconds, at which the MPI call that started the operation began.
     started: u64,
     /// The time that the thread had spent in MPI before the call that started the operation, in nanoseconds.
     in_mpi: u64,
-    /// How long MPI calls before the latest one (`call`) worked on the operation, in nanoseconds: the sum of
-    /// the times from the start of each call until it last progressed the operation.
+    /// The time, in nanoseconds, that MPI calls before the latest one (`call`) worked on the operation. Each
+    /// call counts from its start until it last progressed the operation.
     host: u64,
-    /// The time at which the latest MPI call that has progressed the operation began.
+    /// The time, in nanoseconds, at which the latest MPI call that has progressed the operation began.
     call: u64,
     /// How long the latest MPI call that progressed the operation had run when it last did so, in
     /// nanoseconds.
@@ -422,7 +422,7 @@ impl TimedOperation {
         self.looked = now().saturating_sub(entered);
     }
 
-    /// Notes that the operation has completed, which the present MPI call of this thread has found.
+    /// Records that the operation has completed. The MPI call in which this thread is has found that out.
     #[cold]
     pub fn end(mut self) {
         self.note_progress();

@@ -17,7 +17,7 @@ pub enum Event<'a> {
     /// A call of OpenSHMEM that moves bytes to or from a PE. `site` is the number of the place where the
     /// program called it.
     Access { function: &'a str, site: u32, pe: u32, bytes: u64 },
-    /// A time inside an MPI call in which the call waited and nothing was there to move.
+    /// A time inside an MPI call in which the call waited, because it could make no progress.
     Wait,
     /// A collective from start to completion, whoever carries it out. `name` is its function and comm.
     /// `number` counts the calls of this function on this comm.
@@ -28,8 +28,8 @@ pub enum Event<'a> {
         sequence: u32,
         bytes: u64,
         site: u32,
-        /// The ranks without which the collective cannot complete, where the function in `name` alone does
-        /// not say so.
+        /// The ranks without which the collective cannot complete, if the function in `name` does not
+        /// determine them.
         needs: Needs,
     },
     /// A message from the start of its send or receive to its completion.
@@ -55,12 +55,13 @@ pub enum Event<'a> {
     Site { number: u32, text: &'a str },
     /// A part of the name of thread `number`. A long name takes several records.
     Thread { number: u32, text: &'a str },
-    /// A neighbour from which this process receives in neighborhood collectives. `list` is the number of its
-    /// list of neighbours (`Needs::Sources`).
+    /// A neighbour from which this process receives in neighborhood collectives. `list` is the number of the
+    /// list of neighbours to which it belongs (`Needs::Sources`).
     Source { list: u32, peer: u32 },
     /// A part of the text of a fact about the process. A long text takes several records.
     About { what: About, text: &'a str },
-    /// A proxy or rank has carried out a piece of a step (such as a send) in the schedule of the rank `rank`.
+    /// A proxy or rank has carried out a step (such as a send), or a part of it, in the schedule of the rank
+    /// `rank`.
     Step { kind: &'a str, rank: u32, peer: u32, context: u64, sequence: u32, bytes: u64 },
     /// A rank has handed an operation's instance (its started schedule) to a proxy.
     Offload { proxy: u32, context: u64, sequence: u32 },
@@ -68,7 +69,7 @@ pub enum Event<'a> {
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
 
-/// The ranks that a collective needs in order to complete, where its function alone does not say so.
+/// The ranks that a collective needs in order to complete, if its function does not determine them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Needs {
     /// It is not known which ranks the collective needs.
@@ -188,11 +189,11 @@ pub(crate) enum Word {
     /// The low half has the operation's sequence, a message's tag, or the event's number (of a site, a
     /// partition, ...). The high half has the peer, the proxy, or the number of a collective's call.
     Sequence = 5,
-    /// The low half has the length of the name (16 bits) and the thread that found the event ended (16 bits).
-    /// The high half has the call site, or the number of a partition's message.
+    /// The low half has the length of the name (16 bits) and the number of the thread that saw the event's
+    /// end (16 bits). The high half has the call site, or the number of a partition's message.
     NameBytes = 6,
     /// In the record of a schedule step: the rank to which the step belongs. In other records: the time at
-    /// which the MPI call began that found the event ended, or 0.
+    /// which the MPI call that saw the event's end began, or 0.
     Detail = 7,
 }
 
@@ -278,8 +279,8 @@ impl TraceRecord {
         self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Notes that the event ended at `until`. This thread has found that in the MPI call that started at
-    /// `call`.
+    /// Stores that the event ended at the time `until`, as this thread saw in an MPI call that began at the
+    /// time `call`.
     pub(crate) fn end(&mut self, until: u64, call: u64) {
         let names = self.word(Word::NameBytes) & !0xffff_0000;
         let thread = thread();
@@ -288,7 +289,8 @@ impl TraceRecord {
         self.set(Word::Detail, call);
     }
 
-    /// Notes the peer, tag and length of a message that has completed, and the choice of who carried it out.
+    /// Stores the peer, tag and length in bytes of a message that has completed, and who carried it out and
+    /// why (`choice`).
     pub(crate) fn set_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xff00 | (choice as u64) << 8);
         self.set(Word::Bytes, bytes);
@@ -322,7 +324,7 @@ impl TraceRecord {
         self.word(Word::Until)
     }
 
-    /// Returns the time at which the MPI call began that found the event ended, or 0 if no call did.
+    /// Returns the time at which the MPI call that saw the event's end began. 0 if no call saw it.
     pub(crate) fn found_by(&self) -> u64 {
         self.word(Word::Detail)
     }
@@ -332,8 +334,8 @@ impl TraceRecord {
         self.word(Word::Kind) >> 32
     }
 
-    /// Returns the number of the thread that found the event ended. If that is not known, returns the number
-    /// of the thread that recorded the event.
+    /// Returns the number of the thread that saw the event's end. If that is not known, returns the number of
+    /// the thread that recorded the event.
     pub(crate) fn last_thread(&self) -> u64 {
         match self.word(Word::NameBytes) >> 16 & 0xffff {
             0 => self.thread(),
@@ -403,7 +405,7 @@ pub fn decode(bytes: &[u8]) -> Vec<TraceRecord> {
     records.take_while(|record| record.word(Word::Kind) != 0).collect()
 }
 
-/// The name of a traced process. In the picture each process is one group of lines.
+/// The name of a traced process. A trace viewer shows each process as one group of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessName {
     /// A rank, by its number among the processes of the job.

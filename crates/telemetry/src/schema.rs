@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Checks of a trace file: what the Trace Event Format requires of events, and what `chrome.rs` promises of
-//! the arrows that join events in the picture. Viewers silently drop what breaks these rules.
+//! the arrows that a trace viewer draws between events. Viewers silently drop what breaks these rules.
 
 use std::collections::HashMap;
 
@@ -37,11 +37,13 @@ pub fn check(event: &Value) -> Result<(), String> {
     if common && right { Ok(()) } else { Err(format!("not an event of the Chrome trace format: {event}")) }
 }
 
-/// For each process and thread in the picture: the start and the end of each of its bars.
+/// For each process and thread of a trace: the start and the end of each event that has a duration, which a
+/// viewer draws as a bar.
 type Bars = HashMap<(u64, u64), Vec<(f64, f64)>>;
 
-/// Checks that each arrow has a start, then its points, then an end, never backwards in time. Each of its
-/// points must lie in a bar of the point's thread. The error names the first arrow that is wrong.
+/// Checks each arrow that a viewer draws between events: it has a start, then its points, then an end, never
+/// backwards in time, and each point lies within an event of the point's thread. The error names the first
+/// wrong arrow.
 pub fn check_arrows(events: &[Value]) -> Result<(), String> {
     let at = |event: &Value| event["ts"].as_f64().unwrap_or(0.0);
     let thread = |event: &Value| (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0));

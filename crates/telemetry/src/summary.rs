@@ -77,11 +77,12 @@ pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
     text
 }
 
-/// The most sentences about operations that are printed. The operations that took the ranks longest get them.
+/// The most sentences about functions and comms that are printed. They are about the functions in which the
+/// ranks spent the most time.
 const SENTENCES: usize = 24;
 
-/// Makes a sentence for each function and comm about its operations: the sums of bytes and of proxies'
-/// processor time, and mean times.
+/// Makes the sentences that OUTBOARD_STATS=1 prints, one for each function and comm. Each has the sums of
+/// bytes and of proxies' processor time, and mean times.
 pub fn sentences(ranks: &[&Operations]) -> String {
     let mut all: Vec<(String, u64, [u64; Sum::ALL.len()])> = Vec::new();
     for (name, row) in ranks.iter().flat_map(|operations| operations.rows()) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The engine, whose threads complete operations. One thread sleeps in MPI_Waitsome on all operations in
-//! progress, so callbacks come although no caller is inside MPI. Without operations it sleeps on a condition.
+//! progress, so callbacks come although no caller is inside MPI.
 //!
-//! One thread at a time has this role. It gives the role back before it calls the callers' functions, which
-//! may wait for other operations: another thread then takes the role, and is started if none is idle. So
-//! there is one thread more than functions that wait at the same time.
+//! The thread that makes progress in this way has the progress role. It gives the role back before it calls
+//! the callers' functions, which may wait for other operations. Another thread then takes the role; a new one
+//! is started if none is idle.
 //!
 //! The waker, a generalized request (MPI 5.0, section 13.2), ends the sleep in MPI_Waitsome. It is completed
 //! by a start, an abort or a passed deadline. Another thread, the alarm, watches deadlines.
@@ -33,8 +33,8 @@ pub struct Engine {
     process: u32,
     /// The operations of the engine, and the role of making progress if no thread has it.
     list: Mutex<List>,
-    /// Wakes threads that wait in `idle`, because there may be operations to wait for, or ended ones to
-    /// report.
+    /// Wakes the threads that wait in `idle`, when an ended operation may have to be reported, or when a
+    /// thread must take the progress role.
     needed: Condvar,
     alarm: Mutex<Alarm>,
     /// Wakes the alarm's thread, which watches deadlines, when the next deadline has changed.
@@ -49,8 +49,8 @@ struct List {
     ended: VecDeque<EndedOperation>,
     /// The role of making progress, if no thread has it now. None while a thread has taken it.
     role: Option<ProgressRole>,
-    /// The generalized request that ends the sleep in MPI when it is completed. None once a thread has taken
-    /// it to complete it.
+    /// The generalized request whose completion ends the sleep in MPI. None before the request is made, and
+    /// once a thread has taken it to complete it.
     waker: Option<MPI_Request>,
     /// How many threads wait in `idle` for something to do.
     idle: usize,
@@ -88,7 +88,7 @@ impl List {
         self.left.is_none() && self.role.as_ref().is_some_and(works)
     }
 
-    /// Takes an ended operation that may be reported to its caller now.
+    /// Takes an ended operation that may be reported to its caller now. None if there is no such operation.
     fn next_to_report(&mut self) -> Option<EndedOperation> {
         let at = self.ended.iter().position(|one| one.work.may_report())?;
         self.ended.remove(at)
@@ -140,7 +140,7 @@ static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 impl Engine {
     /// Returns the engine of this process. Fails before `outboard_dl_init`, and in a process that was forked
-    /// after it.
+    /// after `outboard_dl_init`.
     pub fn get() -> Result<&'static Engine> {
         match ENGINE.get() {
             None => fail(STATE, "outboard_dl_init has not been called"),
@@ -352,9 +352,9 @@ impl Engine {
     }
 }
 
-/// Gives up the operations whose deadline has passed or whose group has failed. A receive is cancelled and
-/// ends later. MPI cannot end a collective early: its request stays, its group fails, and it has ended for
-/// its caller. Returns the operations that have ended in this way.
+/// Gives up the operations whose deadline has passed or whose group has failed. Cancels each receive, which
+/// ends later. MPI cannot end another operation early, so it ends only for the caller: its request stays, and
+/// its group fails. Returns the operations that have ended for their callers.
 fn give_up(held: &mut [OwnedOperation]) -> Vec<EndedOperation> {
     let (mut ended, now) = (Vec::new(), Instant::now());
     for held in held.iter_mut().filter(|held| held.given_up.is_none()) {
@@ -437,8 +437,8 @@ fn start_waker() -> Result<MPI_Request> {
     if waker == none() { fail(MPI, "MPI_Grequest_start returned no request") } else { Ok(waker) }
 }
 
-/// Frees `waker`. If no thread has taken it from the list (it is in `listed`), completes it first. Otherwise
-/// the thread that has taken it completes it.
+/// Frees `waker`. Completes it first if no thread has taken it from the list: it is then in `listed`.
+/// Otherwise the thread that has taken it completes it.
 fn end_waker(listed: Option<MPI_Request>, mut waker: MPI_Request) {
     if let Some(listed) = listed {
         let _ = call!(MPI_Grequest_complete(listed));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Element types and reduction operators, and what they are in MPI. MPI's binary interface has no bfloat16,
-//! so this library defines operators on it, which work on 16-bit words. The rank carries such a reduction
-//! out, never a proxy.
+//! so this library defines operators on it, which work on 16-bit words. Only the rank executes such a
+//! reduction, never a proxy.
 
 use crate::c::{MPI_Datatype, MPI_Op};
 use crate::fault::{ARGUMENT, Result, call, fail};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The life of an operation: who has its request, and its outcome. It does not call MPI, so that loom can try
-//! every order of the threads.
+//! The life of an operation: who has its request, and its outcome. This file does not call MPI, so that loom
+//! can try every order of the threads.
 //!
 //! | state | who has the request | next state |
 //! |---|---|---|
@@ -67,8 +67,8 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Gives the request back after a test that found the operation in progress. If this returns the request,
-    /// the caller must pass it to the engine.
+    /// Gives the request back after a test that found the operation in progress. Returns the request if the
+    /// engine was asked for meanwhile; the caller must then pass it to the engine. None otherwise.
     #[must_use]
     pub fn give_back(&self, request: R) -> Option<R> {
         let mut place = self.lock();
@@ -80,8 +80,9 @@ impl<R, O: Clone> Life<R, O> {
         None
     }
 
-    /// Asks for the engine to complete the operation. If this returns the operation's request, the caller
-    /// must pass it to the engine.
+    /// Asks for the engine to complete the operation. Returns the operation's request if no thread tests it;
+    /// the caller must then pass it to the engine. None if a thread tests it, the engine has it, or the
+    /// operation has ended.
     #[must_use]
     pub fn request_engine(&self) -> Option<R> {
         let mut place = self.lock();

@@ -16,7 +16,7 @@ struct MpiWorld {
     comm: MPI_Comm,
     rank: c_int,
     size: c_int,
-    /// The lowest rank on this process's node.
+    /// The lowest rank of `comm` on this process's node.
     node: c_int,
     /// Whether this library has initialised MPI, so that outboard_dl_finalize also finalizes it.
     is_ours: bool,
@@ -96,7 +96,8 @@ fn init() -> Result<()> {
     Ok(())
 }
 
-/// Returns the lowest of the ranks that share memory with this rank, which are those on its node. Collective.
+/// Returns the lowest of the ranks of `comm` that share memory with this rank, so all ranks of one node get
+/// the same answer. All ranks of `comm` call this.
 fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
     let (mut near, mut lowest) = (0, rank);
     let info = handle(n::INFO_NULL);
@@ -107,8 +108,8 @@ fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
 }
 
 /// Waits until all ranks have called finalize, and returns whether they have. A rank that has given up
-/// operations waits only for a limited time: the cause may be a peer that never comes. Once all ranks are
-/// here, no rank joins these operations any more.
+/// operations waits only for a limited time, since a peer may never come. If all ranks have called finalize,
+/// no peer can join the given-up operations any more.
 fn all_come(comm: MPI_Comm, left: UnfinishedOperations) -> Result<bool> {
     let mut request = none();
     call!(MPI_Ibarrier(comm, &raw mut request))?;

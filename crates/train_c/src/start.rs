@@ -62,8 +62,8 @@ impl OperationStart {
         }
     }
 
-    /// Adds that the operation is this reduction, with its result at `receive`. If the reduction averages,
-    /// the result is divided at the end.
+    /// States that the operation is the reduction `reduction`, with its result at `receive`. If the reduction
+    /// averages, the end of the operation divides the result. Returns the changed operation.
     fn reduces(mut self, reduction: ReductionOp, receive: *mut c_void) -> OperationStart {
         self.average = reduction.is_average.then_some(receive as usize);
         self
@@ -147,7 +147,8 @@ fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
     }
 }
 
-/// Returns the sum of the counts. Fails if a count is negative; the error names the argument by `name`.
+/// Returns the sum of the counts. Fails if a count is negative or the sum is too large; the error names the
+/// argument by `name`.
 fn total(counts: &[i64], name: &str) -> Result<i64> {
     if let Some(at) = counts.iter().position(|count| *count < 0) {
         return fail(ARGUMENT, format!("{name}[{at}] is {}", counts[at]));

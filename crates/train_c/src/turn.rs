@@ -4,16 +4,16 @@
 //! hooks for several buckets need this). An operation that such a function has started is reported at once,
 //! because the function may wait for it.
 //!
-//! A function may also wait for an operation that it has not started, and that must wait for the function's
-//! turn to end. If the function waits in this library, the wait ends the turn. If the function waits
-//! elsewhere, the turn ends after `PATIENCE`.
+//! A function may also wait for an operation that another caller has started. That operation cannot be
+//! reported before the function's turn ends. If the function waits in this library, the wait ends the turn.
+//! If the function waits elsewhere, the turn ends after `PATIENCE`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a caller's function may run while no operation that it has started is in progress. After that it
-/// is assumed to wait, and the next operation is reported.
+/// How long a caller's function may run while no operation that it has started is in progress. After that
+/// time the library assumes that the function waits, and reports the next operation.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -63,8 +63,8 @@ impl Turns {
         self.lock().leave(number);
     }
 
-    /// Notes that the caller's function of operation `number` has started another operation (`is_start`), or
-    /// that an operation which the function had started was reported.
+    /// Records that the caller's function of operation `number` has started another operation (`is_start`),
+    /// or that an operation which the function had started was reported.
     pub fn note_inner(&self, number: u64, is_start: bool, now: Instant) {
         let mut state = self.lock();
         if state.reporting.is_some_and(|(reporting, _)| reporting == number) {

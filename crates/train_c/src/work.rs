@@ -63,9 +63,8 @@ thread_local! {
     static REPORTING: RefCell<Option<Reporting>> = const { RefCell::new(None) };
 }
 
-/// Called when this thread starts an operation. If the thread is in the callback of another operation, counts
-/// the new operation as started by that callback, and returns the operation whose callback it is. Otherwise
-/// returns None.
+/// Counts the operation that this thread starts as started by the callback in which the thread runs. Returns
+/// the operation whose callback that is. None if the thread runs in no callback.
 pub fn note_start_in_callback() -> Option<Reporting> {
     let reporting = REPORTING.with_borrow(Clone::clone)?;
     reporting.group.turns.note_inner(reporting.number, true, Instant::now());
@@ -87,7 +86,7 @@ pub struct Work {
     /// The operation in whose callback this operation was started. None if it was started outside callbacks.
     pub within: Option<Reporting>,
     pub life: Life<MPI_Request, Result<()>>,
-    /// The rank of the sender, if the operation is a receive that has ended.
+    /// The rank of the sender, if the operation is a receive that has ended. Otherwise -1.
     pub source: AtomicI32,
 }
 
@@ -116,13 +115,14 @@ impl Work {
         }
     }
 
-    /// Whether the end of the operation is reported in turn with the group's other operations.
+    /// Whether the end of the operation is reported in turn with the group's other operations. True for a
+    /// collective that no callback has started.
     fn has_turn(&self) -> bool {
         !self.task.is_message && self.within.is_none()
     }
 
-    /// Enters the operation in the group's turns, if it takes turns. The engine calls this when it gets the
-    /// operation's request.
+    /// Adds the operation to those of its group that are reported in turn, if `has_turn` is true for it. The
+    /// engine calls this when it gets the operation's request.
     pub fn enter(&self) {
         if self.has_turn() {
             self.group.turns.enter(self.task.number);
@@ -145,8 +145,8 @@ impl Work {
         }
     }
 
-    /// Called before a wait for this operation. If the thread is in a callback that has not started this
-    /// operation, ends the callback's turn, so that other operations are reported meanwhile.
+    /// Ends the turn of the callback in which this thread runs, unless that callback has started this
+    /// operation. So other operations are reported while the thread waits for this one.
     fn yield_turn(&self) {
         let reporting = REPORTING.with_borrow(Clone::clone);
         if let (Some(reporting), Ok(engine)) = (reporting, Engine::get())
@@ -186,8 +186,8 @@ impl Work {
         Some(tested)
     }
 
-    /// Passes the MPI request to the engine, if `request` is not None. `life` has returned it for that
-    /// purpose.
+    /// Lets the engine, the thread of this library that completes operations, wait for the MPI request. Does
+    /// nothing if `request` is None: another thread tests the operation's request.
     fn pass_to_engine(self: &Arc<Work>, request: Option<MPI_Request>) {
         if let (Some(request), Ok(engine)) = (request, Engine::get()) {
             engine.take_over(request, self.clone());

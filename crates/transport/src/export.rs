@@ -3,10 +3,12 @@
 //! and writes it by RDMA.
 //!
 //! A rank's `Exporter` registers ranges at an endpoint of its own, beside that of packets. A network adapter
-//! does its part without the rank. Where libfabric emulates RDMA (tcp), the exporter's thread does it.
+//! carries the accesses out without the rank. Where libfabric emulates RDMA (tcp), the exporter's thread does
+//! so.
 //!
 //! Invariant: no range is written after it was revoked or its exporter was closed.
-//! Read next: `import.rs`, the proxy's side.
+//!
+//! Read next: `import.rs`, by which the proxy accesses the memory.
 
 use crate::shm::Segment;
 use error::{Class, Result, fail};
@@ -29,7 +31,7 @@ pub struct ExportedRange {
     pub bytes: u64,
     /// The key by which the rank's network provider knows the range.
     pub key: u64,
-    /// The address of the range's first byte as the provider counts (`RemoteMemory::base`).
+    /// The address of the range's first byte in the network provider's numbering (`RemoteMemory::base`).
     pub base: u64,
 }
 
@@ -80,7 +82,7 @@ struct Open {
 }
 
 impl Exporter {
-    /// Opens an endpoint by which importers reach exported memory, and starts its thread, which calls
+    /// Opens an endpoint by which importers reach exported memory. Starts the endpoint's thread, which calls
     /// `announced` when an importer has announced what it wrote. Errors (MPI_ERR_OTHER): there is no
     /// libfabric, or no thread.
     pub fn open(
@@ -119,8 +121,8 @@ impl Exporter {
         Some(ExportedRange { address: span.address() as u64, bytes, key, base })
     }
 
-    /// Revokes the export of a range: reads and writes that start from now on fail. The caller knows that
-    /// none is under way, or closes the exporter.
+    /// Revokes the export of a range: reads and writes that start later fail. The caller makes sure that none
+    /// is under way, since only `close` stops those.
     pub fn revoke(&self, range: &ExportedRange) {
         if let Some(open) = self.shared.lock().as_mut() {
             open.regions.remove(&range.key);
@@ -179,8 +181,8 @@ impl Shared {
     }
 }
 
-/// Opens an endpoint for reads and writes of exported memory, of which `accesses_max` can be under way.
-/// Errors (MPI_ERR_OTHER): there is no libfabric, or no provider that keeps the order of writes.
+/// Opens an endpoint for reads and writes of exported memory. At most `accesses_max` of them can be under way
+/// at once. Errors (MPI_ERR_OTHER): there is no libfabric, or no provider that keeps the order of writes.
 pub(crate) fn endpoint(segment: &Segment, wanted: &ProviderChoice, accesses_max: usize) -> Result<Endpoint> {
     // This endpoint is for accesses only, so packets need no room.
     let (packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes) = (256, 1, 2, 4096);

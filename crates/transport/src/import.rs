@@ -5,8 +5,9 @@
 //!
 //! Invariants: writes to one rank arrive in their order (FI_ORDER_WAW), before an announcement that follows
 //! them (FI_ORDER_SAW), and before a read that follows them (FI_ORDER_RAW), by which `start_settling` learns
-//! that they have arrived. A rank that an importer could not reach once is lost to it for good.
-//! Read next: `export.rs`, the rank's side.
+//! that they have arrived. An importer never again accesses a rank that it could not reach once.
+//!
+//! Read next: `export.rs`, by which a rank exports memory.
 
 use crate::export::{ExportedRange, endpoint};
 use crate::pending_read::{PendingRead, ReadHandle};
@@ -97,8 +98,8 @@ impl Importer {
         })
     }
 
-    /// Adds a rank: `name` is that of its exporter's endpoint, and `heartbeat` the word to which this
-    /// importer writes its heartbeat. Returns false if the name is not valid.
+    /// Adds a rank. `name` is the name of the endpoint of the rank's exporter, and `heartbeat` the word to
+    /// which this importer writes its heartbeat. Returns false if the name is not valid.
     pub fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
@@ -113,8 +114,9 @@ impl Importer {
         self.lost.contains(&rank) || !self.ranks.contains_key(&rank)
     }
 
-    /// Reads pieces of a rank's memory (exported range, offset in it, length), one after the other, into
-    /// `to`, which is as long as all pieces. Returns false if the rank is lost.
+    /// Reads parts of a rank's memory into `to`, one after the other. Each element of `pieces` is an exported
+    /// range, the offset in it, and the length in bytes; `to` has room for all. Returns false if the rank is
+    /// lost.
     pub fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
         let handle = ReadHandle::new(to);
         self.start(rank, pieces, &handle);
@@ -132,8 +134,8 @@ impl Importer {
         read
     }
 
-    /// Waits until no read of these ranges of a rank is under way, whose bytes nobody may want any more: the
-    /// rank may revoke the ranges then.
+    /// Waits until no read of these ranges of a rank is under way, so that the rank may revoke the ranges.
+    /// Such a read can be under way although its caller has dropped it.
     pub fn finish_reads(&mut self, rank: u32, ranges: &[ExportedRange]) {
         let of_ranges = |one: &UnderWay| ranges.iter().any(|range| range.key == one.key);
         let is_read = |one: &UnderWay| one.rank == rank && one.read.is_some() && of_ranges(one);
@@ -155,8 +157,9 @@ impl Importer {
         }
     }
 
-    /// Writes `from` to pieces of a rank's memory (exported range, offset in it, length). The bytes may
-    /// arrive after this returns: `is_settled` says when they have. Returns false if the rank is lost.
+    /// Writes the bytes `from` to parts of a rank's memory. Each element of `pieces` is an exported range,
+    /// the offset in it, and the length in bytes. The bytes may arrive after this returns: `is_settled` says
+    /// when they have. Returns false if the rank is lost.
     pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -172,8 +175,9 @@ impl Importer {
         true
     }
 
-    /// Starts to find out when all writes so far have arrived: reads a byte of each rank written to, since a
-    /// read takes effect after the writes before it.
+    /// Starts a check whether all writes so far have arrived: reads a byte of each rank written to, since a
+    /// read takes effect after the writes before it. `is_settled` returns true once all these reads have
+    /// ended.
     pub fn start_settling(&mut self) {
         for rank in std::mem::take(&mut self.written) {
             if let Some(&(_, heartbeat)) = self.ranks.get(&rank) {
@@ -239,8 +243,8 @@ impl Importer {
         })
     }
 
-    /// Repeats `start` until it has started something. Returns false if the rank is lost. The rank counts as
-    /// lost after an error, or if this takes too long.
+    /// Repeats `start` until it has started an access or sent a packet. Returns false if the rank is lost.
+    /// The rank counts as lost after an error, or if this takes too long.
     fn attempt(&mut self, rank: u32, mut start: impl FnMut(&mut Importer) -> Result<Sent>) -> bool {
         let started = sys::clock::now();
         while !self.is_lost(rank) {
@@ -397,7 +401,8 @@ mod tests {
         Block::of(&(0..bytes).map(|at| (at * 7 + at / 251) as u8).collect::<Vec<_>>())
     }
 
-    /// Goal: bytes of any length go both ways, in pieces, while the exporter's process does nothing.
+    /// Goal: an importer reads and writes exported bytes of any length, in several parts, while the
+    /// exporter's process does nothing.
     #[test]
     fn what_is_exported_is_read_and_written() {
         let (exporter, mut importer, _segment) = pair();
@@ -438,8 +443,8 @@ mod tests {
         }
     }
 
-    /// Goal: exported memory that was revoked, or whose exporter is closed, stays as it is, and the importer
-    /// knows.
+    /// Goal: an importer cannot change exported memory that was revoked, or whose exporter is closed, and
+    /// then counts the rank as lost.
     #[test]
     fn what_was_revoked_is_out_of_reach() {
         for closes in [false, true] {

@@ -122,7 +122,7 @@ pub(crate) struct PeerRecord {
     next_probe: u64,
     /// Measures how long the peer has been silent, until a first packet from it comes.
     silence: Silence,
-    /// Since when no packet reaches the peer (in nanoseconds), and why. None while the peer is not lost.
+    /// The time in nanoseconds at which the peer was lost, and why. None while the peer is not lost.
     lost: Option<(u64, String)>,
     /// Why the peer is lost, until `Net::take` has returned it as an error; None otherwise.
     unreported_loss: Option<String>,
@@ -357,7 +357,7 @@ impl Net {
         }
     }
 
-    /// Probes a peer or marks it as lost, if it is time. Returns whether the peer may leave `unsettled`.
+    /// Probes a peer or marks it as lost, once a timer has run out. Returns whether it may leave `unsettled`.
     fn check_timers(&mut self, number: u32, now: u64) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return true };
         if peer.lost.is_some() {
@@ -550,8 +550,8 @@ impl PeerRecord {
         before.inbox.into_iter().chain(before.edges).filter_map(in_buffer).collect()
     }
 
-    /// Puts a numbered packet into its queue, or copies it if it came before its turn. Returns the packet
-    /// unless the queue now holds it; the caller then releases it.
+    /// Puts a numbered packet into its queue, or copies it if it came before its turn. Returns the packet,
+    /// for the caller to release, or None if the queue now holds it.
     fn arrive(&mut self, wire: &Wire, packet: Packet) -> Option<Packet> {
         match self.sequence.receive(wire.stamp) {
             Arrival::Next => {

@@ -51,8 +51,8 @@ pub enum Sent {
 /// described it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRange {
-    /// The address of the range's first byte as the peer's provider counts: an address in the peer's process,
-    /// or 0.
+    /// The address of the range's first byte in the numbering of the peer's provider: an address in the
+    /// peer's process, or 0.
     pub base: u64,
     /// The key by which the peer's provider knows the range.
     pub key: u64,

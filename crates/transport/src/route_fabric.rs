@@ -3,8 +3,8 @@
 //!
 //! A packet is a wire header (`wire.rs`), then the payload. The header names the sender, carries the job's
 //! secret, numbers the packet (`sequence.rs`), and reports how much the sender has consumed of the other
-//! direction. A peer takes memory from its first packet on. Received packets stay in the endpoint's receive
-//! buffers until they are taken, except early packets, which are copied.
+//! direction. A peer's record is allocated at the first packet. Received packets stay in the endpoint's
+//! receive buffers until they are taken, except early packets, which are copied.
 //!
 //! Invariants: a packet without the job's secret, or with an impossible number, is counted and changes
 //! nothing else; packets of one peer keep their order, and the loss of a packet is reported.
@@ -44,8 +44,8 @@ enum WakeMethod {
     Nothing,
 }
 
-/// The longest sleep of a proxy that an arriving packet may not wake, because its provider has no descriptor,
-/// or because packets that the proxy sends wait for room.
+/// The longest sleep of a proxy if an arriving packet may fail to wake it: its provider has no descriptor, or
+/// packets that the proxy sends wait for room.
 const BLIND_MAX: Duration = Duration::from_millis(1);
 
 /// The route to one peer on another host, for packets to the peer and from it.
@@ -58,8 +58,8 @@ pub struct Link {
 
 /// Memory of this process that is registered with the network's provider until this value is dropped.
 pub struct Exposed {
-    /// The provider's registration of the memory; None only while this value is dropped, which takes the lock
-    /// of `net`.
+    /// The provider's registration of the memory. None only while this value is dropped: the drop removes it
+    /// while it holds the lock of `net`.
     region: Option<Region>,
     far: RemoteRange,
     net: Arc<Mutex<Net>>,
@@ -118,9 +118,9 @@ impl Drop for Exposed {
 }
 
 impl Port {
-    /// Opens a process's endpoint by libfabric, and publishes its name to the host's processes. Without a
-    /// choice by the user, it uses the interface with the host's address in the job. Errors (MPI_ERR_OTHER):
-    /// there is no libfabric, or it has no provider for this host.
+    /// Opens a process's endpoint by libfabric, and publishes the endpoint's name to the host's processes.
+    /// The endpoint uses the interface with the host's address in the job, unless the user has chosen
+    /// another. Errors (MPI_ERR_OTHER): there is no libfabric, or it has no provider for this host.
     pub fn open(segment: &Segment, member: EndpointOwner, wanted: &ProviderChoice) -> Result<Port> {
         let library = Libfabric::load(wanted.library)?;
         let address = segment.job().address.text().parse().ok();
@@ -198,8 +198,8 @@ impl Port {
         may
     }
 
-    /// Returns how long a proxy may sleep on `descriptor` now, at most; None if something has arrived, so
-    /// that the proxy must poll.
+    /// Returns the longest time for which a proxy may sleep on `descriptor` now. None if something has
+    /// arrived, so that the proxy must poll.
     pub fn nap_max(&self) -> Option<Duration> {
         let net = lock(&self.net);
         match self.wake_method {

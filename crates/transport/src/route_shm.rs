@@ -9,8 +9,8 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use sys::Span;
 
-/// The longest message, in bytes, that goes through recycled buffers (which two ranks exchange). For a longer
-/// one there are too few, and they would take more of the caches.
+/// The longest message, in bytes, that goes through recycled buffers (which two ranks exchange). A longer
+/// message would need more of them, which would take too much of the processor's caches.
 const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 /// A rank's access to the rings between it and the other ranks of its host.
@@ -29,8 +29,8 @@ pub struct Link {
     peer: LocalRank,
     /// How many packets from the peer had come when this rank last sent the peer a packet.
     received_before: u64,
-    /// Whether this process can read the peer's private memory (cross-memory attach), which the first `read`
-    /// tests.
+    /// Whether this process can read the peer's private memory (cross-memory attach). The first call of
+    /// `read` tests this; empty before that.
     readable: OnceCell<bool>,
 }
 
@@ -117,8 +117,8 @@ impl Port {
     }
 }
 
-/// Makes a packet's header in a ring from the header that all routes use, the length of the payload in the
-/// ring's slot, and the length of the payload in a cell.
+/// Makes the header of a packet in a ring from three things: the header that all routes use, the length of
+/// the payload in the ring's slot, and the length of the payload in a cell.
 #[inline]
 fn packet(&Header { kind, tag, context }: &Header, inline_bytes: u8, cell_bytes: u16) -> ring::Header {
     ring::Header { kind, inline_bytes, cell_bytes, context, tag }

@@ -3,19 +3,19 @@
 //! order.
 //!
 //! Each direction counts its packets. A receiver stores early packets, drops repeated ones, and *answers*: it
-//! says before which number it has all. While a connection is *young*, the sender stores copies until they
-//! are answered: if two processes connect to each other at once, libfabric's tcp may lose packets that one of
-//! the two connections took. `YOUTH_NS` after the first answer the sender trusts the provider (FI_EP_RDM is
-//! reliable) and stores no copies; it then reports a loss instead of repairing it. A sender that gets no
-//! answer sends a probe; the answer to the probe shows what is missing.
+//! sends a number, and has all packets with lower numbers. While a connection is *young*, the sender stores
+//! copies until they are answered: if two processes connect to each other at once, libfabric's tcp may lose
+//! packets that one of the two connections took. `YOUTH_NS` after the first answer the sender trusts the
+//! provider (FI_EP_RDM is reliable) and stores no copies; it then reports a loss instead of repairing it. A
+//! sender that gets no answer sends a probe; the answer to the probe shows what is missing.
 //!
 //! Invariants: a number from the peer is used only after its distance is checked; copies, early packets and
 //! packets without an answer are bounded. Read next: `net.rs`, `sim.rs`, which use this.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most packets that may lack an answer. A packet whose number is further than this from the expected one
-/// is refused.
+/// The most packets that may lack an answer. A packet is refused if its number differs by more than this from
+/// the number that must come next.
 pub(crate) const WINDOW: u32 = 4096;
 /// The number of packets after which a receiver answers even if no packet asks for an answer.
 const ANSWER_PACKETS: u32 = WINDOW / 4;
@@ -25,8 +25,8 @@ pub(crate) const COPIES_BYTES_MAX: usize = 256 << 10;
 /// The most bytes of packets that a receiver stores because they came before their turn. Beyond that it drops
 /// such packets, and they count as missing.
 const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
-/// How long after its first answer a connection stays young, in nanoseconds. While it is young, senders store
-/// copies.
+/// How long after the peer's first answer a connection stays young, in nanoseconds. While it is young,
+/// senders store copies.
 const YOUTH_NS: u64 = 1_000_000_000;
 /// The shortest and the longest pause before a probe, in nanoseconds, while the connection is young and
 /// copies are stored. Pauses grow, since a receiver that computes does not answer.
@@ -55,8 +55,8 @@ pub(crate) struct Sequence<T> {
     /// When the peer's first answer came, in nanoseconds; None before that.
     answered_first: Option<u64>,
     probe_timer: ProbeTimer,
-    /// Since when it is known that the peer misses a packet of which this process stores no copy, in
-    /// nanoseconds. None if the peer misses no such packet.
+    /// The time in nanoseconds at which this process learnt that the peer lacks a packet of which no copy is
+    /// stored here. None if the peer lacks no such packet.
     lost_since: Option<u64>,
     /// The number of the packet that must come next from the peer.
     expected: u32,
@@ -122,7 +122,7 @@ pub(crate) enum Due {
     Settled,
     /// No action yet: the peer has not answered all packets, but no timer has run out.
     Waiting,
-    /// The caller should send a probe.
+    /// The caller sends a probe now: a packet that asks the peer up to which number all packets have come.
     Probe,
     /// The packet with this number is lost for good.
     Lost(u32),
@@ -200,8 +200,8 @@ impl<T> Sequence<T> {
         self.copies_sent += 1;
     }
 
-    /// Records that an answer has left in a packet to the peer: that this process has all packets before
-    /// `expected`.
+    /// Records that a packet to the peer has carried an answer: this process has all packets of the peer
+    /// before `expected`.
     fn note_answered(&mut self) {
         (self.answered_to_peer, self.owes_answer) = (self.expected, self.unanswered_probe.is_some());
     }
@@ -258,8 +258,8 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// Takes the stored early packet that is now the next in order, and counts it. Returns None if it is not
-    /// stored.
+    /// Takes the stored early packet that is now the next in order, and counts it. None if the next packet is
+    /// not stored.
     pub fn next_early(&mut self) -> Option<T> {
         let (packet, bytes) = self.early.remove(&self.expected)?;
         self.early_bytes -= bytes;
@@ -278,8 +278,8 @@ impl<T> Sequence<T> {
         may_be
     }
 
-    /// Returns Some if an answer to the peer is due. Inside is the number of the probe that it answers, or
-    /// None if no probe asked for it.
+    /// Returns None if no answer to the peer is due. Otherwise returns Some with the number of the probe that
+    /// the answer is for, or `Some(None)` if no probe asked for it.
     pub fn answer_due(&self) -> Option<Option<u32>> {
         self.owes_answer.then_some(self.unanswered_probe)
     }
@@ -307,8 +307,8 @@ impl<T> Sequence<T> {
         0
     }
 
-    /// Checks the timers, and returns what the caller must do. The caller calls it now and then while packets
-    /// lack an answer.
+    /// Checks the timers, and returns what the caller must do. While packets lack an answer, the caller must
+    /// call this function from time to time.
     pub fn tick(&mut self, now: u64) -> Due {
         if self.is_young && self.answered_first.is_some_and(|first| now.saturating_sub(first) >= YOUTH_NS) {
             self.is_young = false;
@@ -391,8 +391,8 @@ mod tests {
         assert_eq!(receiver.answer_due(), Some(None), "a young sender wants answers");
     }
 
-    /// Goal: packets lost while a connection is young leave again once the receiver has answered which are
-    /// missing. The pauses between probes grow.
+    /// Goal: packets that were lost while a connection is young are sent again, once the receiver's answer
+    /// shows which packets are missing. The pauses between probes grow.
     #[test]
     fn a_lost_packet_leaves_again() {
         let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());

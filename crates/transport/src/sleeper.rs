@@ -22,7 +22,7 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     /// Starts the thread that waits until `fd` is readable and then rings the doorbell of `rank`. Returns
-    /// None if the system gives no thread.
+    /// None if the system cannot start a thread.
     pub(crate) fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
         let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
         let watching = Arc::downgrade(&sleeper);

@@ -46,7 +46,7 @@ fn born(segment: &Segment, rank: LocalRank, alone: impl FnMut() -> bool) {
     assert!(segment.world(0).born.wait(2, alone), "the other process ended before it was born");
 }
 
-/// Plays one side of a ping-pong in which each side sleeps before every packet.
+/// Plays one of the two ranks of a ping-pong. Each rank sleeps before every packet.
 fn play(segment: &Segment, me: u32) {
     let [mine, theirs] = [me, 1 - me].map(|rank| at(segment, rank));
     let mut to = segment.ring_sender(mine, theirs).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The message lengths from which on a collective library (such as NCCL) is faster than Outboard's own
-//! collectives. There is a row for each library and collective. Its value has a length for each number of
-//! ranks that was measured.
+//! When a collective library (such as NCCL) is faster than Outboard's own collectives: for each library and
+//! collective a row, whose value says, for each measured number of ranks, from which message length on the
+//! library is faster.
 
 use crate::row::{ValueKind, ValueRow};
 use crate::sizes::{bytes_of, bytes_text};
@@ -66,7 +66,7 @@ const CLASSES: usize = 8;
 pub struct ByRanks(u64);
 
 const NEVER: u8 = 255;
-/// The largest byte of `ByRanks` that stands for a length, which is 2^62.
+/// The greatest byte of `ByRanks` that stands for a length. The length is 2^62 bytes.
 const POWER_MOST: u8 = 63;
 
 impl ByRanks {
@@ -81,17 +81,17 @@ impl ByRanks {
         self.0
     }
 
-    /// Sets from which length on the library is faster on `ranks` ranks. `bytes` is a power of two, or None
-    /// for never.
+    /// Sets the length from which on the library is faster on `ranks` ranks. `bytes` is a power of two, or
+    /// None for never.
     pub fn set(&mut self, ranks: u32, bytes: Option<u64>) {
         let mut each = self.0.to_le_bytes();
         each[class(ranks)] = bytes.map_or(NEVER, |bytes| (bytes.max(1).ilog2() as u8 + 1).min(POWER_MOST));
         self.0 = u64::from_le_bytes(each);
     }
 
-    /// Returns from which length on the library is faster on `ranks` ranks, or `u64::MAX` for never. The
-    /// nearest smaller number of ranks that was measured decides, else the nearest larger one. None if
-    /// nothing was measured.
+    /// Returns the length from which on the library is faster on `ranks` ranks, or `u64::MAX` for never. The
+    /// nearest smaller number of ranks that was measured decides, else the nearest larger one. Returns None
+    /// if nothing was measured.
     pub fn bytes_min(self, ranks: u32) -> Option<u64> {
         let each = self.0.to_le_bytes();
         let nearest =

@@ -61,8 +61,8 @@ impl Fact {
     }
 }
 
-/// The names of the four sets of message lengths in a row of facts. The row's value has 16 bits for each set,
-/// and the first set has the lowest bits.
+/// The four sets into which a row of facts divides the message lengths: the faster method, and whether the
+/// fact is provisional. The row's value has 16 bits for each set, and the first set has the lowest bits.
 const NAMES: [&str; 4] = ["read", "cells", "read, provisional", "cells, provisional"];
 const SET_BITS: usize = 16;
 
@@ -72,7 +72,8 @@ const SET_BITS: usize = 16;
 pub struct Facts([Option<Fact>; CLASSES]);
 
 impl Facts {
-    /// Reads the facts from a row's value (`ValueKind::Facts`). Bits that no class can have are dropped.
+    /// Reads the facts from a row's value (`ValueKind::Facts`). Ignores the bits that stand for no class of
+    /// lengths.
     pub fn of_bits(bits: u64) -> Facts {
         let has = |class: usize, set: usize| bits >> (SET_BITS * set + class) & 1 != 0;
         let fact = |class| (0..NAMES.len()).find(|set| has(class, *set)).map(of_set);
@@ -85,7 +86,7 @@ impl Facts {
         facts.fold(0, |bits, (class, set)| bits | 1 << (SET_BITS * set + class))
     }
 
-    /// The fact about messages of a class. None if no job has found one.
+    /// Returns the fact about messages of a class. Returns None if no job has found one.
     pub fn get(&self, class: usize) -> Option<Fact> {
         self.0[class]
     }

@@ -2,9 +2,10 @@
 //! Values chosen by measurement: one `Tuning` for a process, with the source of each value.
 //!
 //! Later sources win: built-in defaults; a table that `outboard tune` measured on this machine (`table.rs`);
-//! the job's first long messages if the table has no value (`probe.rs`), before them what earlier jobs found
-//! (`fact.rs`); settings. `mpirun` reads table and facts once and writes them into the job's header, so all
-//! processes start with the same values. A processor's name is only the key of a table (`machine.rs`).
+//! settings. A method for long messages that neither table nor setting gives comes first from the facts of
+//! earlier jobs (`fact.rs`), then from this job's first long messages (`probe.rs`). `mpirun` reads table and
+//! facts once and writes them into the job's header, so all processes start with the same values. A
+//! processor's name is only the key of a table (`machine.rs`).
 //!
 //! Read next: `ccl.rs`, the lengths from which on a collective library is faster.
 //!
@@ -34,7 +35,7 @@ pub enum Distance {
     L2 = 0,
     /// The cores share a third-level cache.
     L3 = 1,
-    /// The cores share neither a second-level nor a third-level cache, or it is not known.
+    /// The cores share neither a second-level nor a third-level cache, or the distance is not known.
     Far = 2,
 }
 
@@ -104,7 +105,8 @@ const fn facts(name: &'static str) -> ValueRow {
 
 /// The index of the row that says up to how many bytes a schedule's sender copies a block into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
-/// The index of the row that says up to how many bytes a block an all-to-all or allgather uses shared slots.
+/// The index of the row that says how long a block of an all-to-all or allgather may be, in bytes, to use
+/// shared slots.
 pub const FLAT_BYTES_MAX: usize = 10;
 /// The index of the row that says whether copies of some kilobytes are made by vector instructions.
 pub const VECTOR_COPIES: usize = 11;
@@ -283,8 +285,8 @@ impl Tuning {
         new.all_facts()
     }
 
-    /// The length from which on a library (a value of OUTBOARD_CCL) is faster on `ranks` ranks. None if that
-    /// was not measured.
+    /// Returns the message length from which on a library (a value of OUTBOARD_CCL) is faster on `ranks`
+    /// ranks. Returns None if that was not measured.
     pub fn library_bytes_min(&self, library: &str, collective: &str, ranks: u32) -> Option<u64> {
         let row = library_row(library, collective)?;
         ByRanks::of_bits(self.values[row]).bytes_min(ranks)
@@ -336,7 +338,7 @@ pub fn read_row(distance: Distance, load: Load) -> usize {
     distance as usize * Load::ALL.len() + load as usize
 }
 
-/// The row that has the facts about messages of a distance and load (`Tuning::facts`).
+/// Returns the index of the row that has the facts about messages of a distance and load (`Tuning::facts`).
 pub fn facts_row(distance: Distance, load: Load) -> usize {
     FACTS + read_row(distance, load)
 }

@@ -17,7 +17,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the kernel for the facts about this machine.
+    /// Returns the facts about this machine, for which it asks the kernel.
     pub fn this() -> Machine {
         let word = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
         let yama = word("/proc/sys/kernel/yama/ptrace_scope");
@@ -36,12 +36,12 @@ impl Machine {
         [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
     }
 
-    /// The name of the file that holds the machine's facts (`Facts`).
+    /// Returns the name of the file that holds the machine's facts (`Facts`).
     pub fn facts_name(&self) -> String {
         self.file_name().replace(".tuning", ".facts")
     }
 
-    /// The name of the file that holds the machine's table.
+    /// Returns the name of the file that holds the machine's table.
     pub fn file_name(&self) -> String {
         // The hash is FNV-1a; the table itself names the machine in full.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);

@@ -30,7 +30,8 @@ fn is_less(time: u64, other: u64, percent: u64) -> bool {
     u128::from(time) * 100 < u128::from(other) * u128::from(percent)
 }
 
-/// The words of a job's header in which all ranks note how long messages took by each method; all 0 at first.
+/// The words of a job's header in which all ranks record how long messages took by each method; all 0 at
+/// first.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes<'a>(pub &'a [AtomicU64; PROBE_WORDS]);
 
@@ -40,7 +41,7 @@ impl Probes<'_> {
         &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + method as usize]
     }
 
-    /// Notes that messages of the distance, load and class `at` took `time` picoseconds per byte by method
+    /// Records that messages of the distance, load and class `at` took `time` picoseconds per byte by method
     /// `method`.
     pub fn record(&self, at: (Distance, Load, usize), method: Method, time: u64) {
         let add = |word: u64| {
@@ -52,19 +53,20 @@ impl Probes<'_> {
         let _ = self.word(at, method).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Notes that the kernel refuses `method` for messages of the distance, load and class `at`, so
+    /// Records that the kernel refuses the method `method` for messages of the distance, load and class `at`, so
     /// that it is never chosen.
     pub fn refuse(&self, at: (Distance, Load, usize), method: Method) {
         self.word(at, method).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
-    /// Chooses the method that a trial of this job has found for messages of the distance, load and class
-    /// `at`.
+    /// Chooses the method that a trial of this job has found faster for messages of the distance, load and
+    /// class `at`.
     pub fn decide(&self, at: (Distance, Load, usize), verdict: Verdict) {
         self.store(at, verdict.method, JUDGED | if verdict.is_clear { CLEAR } else { 0 });
     }
 
-    /// Chooses the methods that earlier jobs have found. `mpirun` calls it before the first process starts.
+    /// Chooses the methods that earlier jobs have found faster. `mpirun` calls it before the first process
+    /// starts.
     pub fn begin_with(&self, tuning: &Tuning) {
         for (distance, load) in PATTERNS {
             let facts = tuning.facts(distance, load);
@@ -80,8 +82,8 @@ impl Probes<'_> {
         self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read | bits, Ordering::Relaxed);
     }
 
-    /// What the last trial of this job has found for messages of the distance, load and class `at`. None if
-    /// no trial has ended.
+    /// Returns what the last trial of this job has found for messages of the distance, load and class `at`.
+    /// Returns None if no trial has ended.
     pub fn verdict(&self, at: (Distance, Load, usize)) -> Option<Verdict> {
         let words = [Method::Cells, Method::Read].map(|method| self.word(at, method).load(Ordering::Relaxed));
         let all = words[0] & words[1];
@@ -126,9 +128,9 @@ pub const PATTERNS: [(Distance, Load); 9] = {
     all
 };
 
-/// How many messages at the beginning of each run do not count. A run is a series of messages by one method;
-/// then the rank uses the other method. What one method has left in the caches slows down the first messages
-/// by the other (docs/measured/choice.md).
+/// A run is a series of messages by one method, after which the rank changes the method. The first messages
+/// of a run, this many, are not timed: what the other method has left in the caches slows them down
+/// (docs/measured/choice.md).
 pub const SETTLING: u64 = 4;
 /// The least number of messages that are timed together as one sample. A method's time is the least of its
 /// samples.
@@ -136,9 +138,9 @@ const SAMPLE: u64 = 10;
 /// The least number of messages in a run, which a rank fetches by one method before it tries the other. All
 /// ranks use the same number, so that ranks that exchange messages change the method at the same time.
 const RUN: u64 = 16;
-/// After this many messages one sample of each method is enough to decide. The chosen method then changes
-/// only if the other one takes less than `CLEARER_PERCENT` of its time: times still fall while buffers are
-/// new, which favours `Method::Read`, the second to be tried.
+/// After this many messages a trial decides by one sample of each method. It then changes the method only if
+/// the other one takes less than `CLEARER_PERCENT` of the chosen method's time, since times still fall while
+/// buffers are new. This favours `Method::Read`, which is tried second.
 const DECIDED: u64 = 64;
 const CLEARER_PERCENT: u64 = 90;
 /// A result is clear if each sample of the chosen method is less than this many percent of each sample of the
@@ -172,7 +174,7 @@ struct Times {
     messages: u64,
     /// The bytes of the messages in the sample that is being taken.
     bytes: u64,
-    /// The time that the messages in the sample that is being taken took, in nanoseconds.
+    /// The time, in nanoseconds, that the messages of the current sample have taken so far.
     ns: u64,
     /// The number of samples that were taken.
     samples: u32,
@@ -223,8 +225,8 @@ impl MethodTrial {
         MethodTrial { until_comparison, ..MethodTrial::default() }
     }
 
-    /// Whether it is time to compare the methods again, although one is chosen. Counts one message of the
-    /// pause.
+    /// Whether it is time to compare the two methods again, although one method is chosen. Counts one message
+    /// of the pause.
     pub fn looks_again(&mut self) -> bool {
         self.until_comparison = self.until_comparison.saturating_sub(1);
         self.until_comparison == 0
@@ -235,7 +237,7 @@ impl MethodTrial {
         self.method
     }
 
-    /// Notes the time of messages that were fetched by the method `method()`. Returns the method to choose
+    /// Records the time of messages that were fetched by the method `method()`. Returns the method to choose
     /// from now on, once enough messages were timed; None until then. `chosen` is the method that is chosen
     /// now.
     pub fn end(&mut self, fetched: Fetched, chosen: Method) -> Option<Verdict> {

@@ -10,7 +10,8 @@ pub enum ValueKind {
     Bytes,
     /// The value is yes (1) or no (0).
     Flag,
-    /// The value has a number of bytes for each class of numbers of ranks, such as 4 to 7 ranks (`ByRanks`).
+    /// The value has a message length, in bytes, for each class of numbers of ranks, such as 4 to 7 ranks
+    /// (`ByRanks`).
     ByRanks,
     /// The value says for each class of message lengths which method is faster, as earlier jobs found
     /// (`Facts`).

@@ -43,8 +43,8 @@ impl Sizes {
         self.0 >> class_of(bytes) & 1 != 0
     }
 
-    /// Returns the greatest length that lies below the unbroken run of the set's classes that ends with the
-    /// class of `bytes_max`. Returns `bytes_max` if that is smaller, or if the set lacks its class.
+    /// Returns the length above which the set contains every length up to `bytes_max`. Returns `bytes_max`
+    /// itself if the set does not contain it.
     pub fn length_below_run(self, bytes_max: u64) -> u64 {
         let mut least = bytes_max;
         for class in (0..=class_of(bytes_max)).rev() {
@@ -58,8 +58,9 @@ impl Sizes {
 }
 
 impl fmt::Display for Sizes {
-    /// Writes a text like `16KiB-64KiB, 1MiB-`: the first and the last class of each run of classes. A run up
-    /// to the last class has no end.
+    /// Writes the set as a text like `16KiB-64KiB, 1MiB-`. Adjacent classes are joined: the text has the
+    /// longest message of the first class and that of the last class, and no end if the last class is
+    /// unbounded.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let has = |class: usize| class < CLASSES && self.0 >> class & 1 != 0;
         let (mut class, mut runs) = (0, Vec::new());

@@ -236,8 +236,8 @@ fn belongs(name: &str, starts: &[&str]) -> bool {
     })
 }
 
-/// Completes the pairs of our and MPICH's numbers to a permutation. A number that only MPICH has is paired
-/// with one that only we have, in ascending order.
+/// Returns the pairs of our and MPICH's numbers, completed to a permutation. A number that only MPICH has is
+/// paired with a number that only we have, in ascending order.
 fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let ours: BTreeSet<i64> = pairs.iter().map(|pair| pair.0).collect();
     let theirs: BTreeSet<i64> = pairs.iter().map(|pair| pair.1).collect();

@@ -136,8 +136,8 @@ fn choice(name: &str, entry: &SettingEntry) -> String {
     )
 }
 
-/// Parses a setting's least or greatest value to a number in the unit of the setting's type. `second` is how
-/// many of these units a second has.
+/// Parses a setting's least or greatest value, such as `16KiB` or `5s`, and returns it as a number of the
+/// setting's unit. `second` is the number of those units in a second.
 fn number(text: &str, second: u64) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let value: u64 = text[..digits].parse().map_err(|_| format!("bound {text:?} is no number"))?;

@@ -2,10 +2,11 @@
 //! Generates the standard ABI's shim (its C functions), `crates/standard/src/shim.rs`, and the list of all
 //! functions.
 //!
-//! Each C function calls a body, which does the work. The body of `MPI_X` is the `pub fn x(` of a file in
-//! `crates/abi/src/body`, or an `x` in a row of forms there. The body of `MPI_X_c` is `pub fn x_c(`. If there
-//! is none, and only the width of counts differs, it is the body of `MPI_X`, and wrappers hold counts of
-//! either width. A `pub fn x(` in `body/fast_path.rs` is a fast path to the body.
+//! Each C function calls a body, a Rust function that does the work. The body of `MPI_X` is the `pub fn x(`
+//! of a file in `crates/abi/src/body`, or a row `x` of a macro there. The body of `MPI_X_c` is `pub fn x_c(`.
+//! If no such function exists, and only the width of counts differs, `MPI_X_c` calls the body of `MPI_X`, in
+//! which wrappers hold counts of either width. A `pub fn x(` in `body/fast_path.rs` is a fast path to the
+//! body.
 //!
 //! Read next: `crates/abi/src/body/mod.rs` shows how C parameters become Rust arguments.
 
@@ -73,7 +74,8 @@ impl Converted {
     pub fn new(c: &'static str, rust: String) -> Converted {
         Converted { c, rust, shadow: None, after: None }
     }
-    /// Adds that the parameter is replaced by `expression` before the body is called.
+    /// Returns this conversion with the addition that `expression` replaces the parameter before the body is
+    /// called.
     pub fn shadowing(self, expression: String) -> Converted {
         Converted { shadow: Some(expression), ..self }
     }
@@ -145,8 +147,8 @@ fn bodies(root: &Path) -> Result<Bodies, String> {
     Ok(bodies)
 }
 
-/// Returns the names of the bodies that a line of code defines: the name after `pub fn`, or each name in an
-/// indented row of a table of forms.
+/// Returns the names of the bodies that a line of code defines: the name after `pub fn`, or each name in a
+/// row of a macro such as `forms!`, which is indented and has several names.
 fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
     let row = line
         .strip_prefix("    pub fn ")
@@ -278,7 +280,7 @@ fn entry(
 }
 
 /// Finds the form of this function with the other width of counts (`MPI_X` and `MPI_X_c`). Returns None if
-/// there is none with as many parameters.
+/// there is no such form, or if it has another number of parameters.
 fn counterpart<'a>(function: &ApiFunction, table: &'a ApiTable) -> Option<&'a ApiFunction> {
     let other = match function.name.strip_suffix("_c") {
         Some(plain) => table.function(plain),
@@ -319,8 +321,8 @@ pub fn c_return(name: &str) -> &'static str {
 }
 
 /// Returns the parameter's type in the C signature, and the expression for the body's argument. With `wide`
-/// the parameter has another type in the function's form for the other width of counts, so the argument must
-/// hold both.
+/// the parameter's type differs between `MPI_X` and `MPI_X_c`; the argument then holds a value of either
+/// type.
 pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
     let name = &param.name;
     let bound = identifier(name);

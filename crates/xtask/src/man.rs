@@ -43,7 +43,7 @@ struct Texts {
     parameters: BTreeMap<String, BTreeMap<String, String>>,
     /// The description of each function for which the line in `Chapter::functions` is not enough.
     descriptions: BTreeMap<String, String>,
-    /// For some functions, a note on what Outboard does beyond the standard.
+    /// For some functions, a paragraph on what Outboard does beyond the standard.
     notes: BTreeMap<String, String>,
     examples: Vec<Example>,
 }
@@ -435,8 +435,8 @@ fn newer(dummy: &Dummy) -> (String, String) {
     (format!("{kind}:: "), name.to_owned())
 }
 
-/// Returns the type and the name, with its shape, of an argument in `mpi` and `mpif.h`. The shape is that of
-/// `newer`, the same argument in `mpi_f08`; without it there is no shape.
+/// Returns the type and the name, with its shape, of an argument in `mpi` and `mpif.h`. `newer` is the same
+/// argument in `mpi_f08`, from which the shape comes; None if `mpi_f08` lacks the argument.
 fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     let shape = newer.map_or("", |dummy| dummy.shape.as_str());
     let is_status =

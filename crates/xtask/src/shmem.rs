@@ -300,8 +300,8 @@ pub fn header(api: &Api) -> Result<String, String> {
     Ok(out)
 }
 
-/// Makes the list in a C11 _Generic: pairs of a pointer type and the function that is chosen for it. A C type
-/// comes only once, although names such as int64_t stand for the same type as others.
+/// Makes the list in a C11 _Generic: pairs of a pointer type and the function that is chosen for it. Each C
+/// type is listed only once: int64_t, for example, is left out if its type is in the list under another name.
 fn rows(functions: &[ShmemFunction], has_ctx: bool, by: usize) -> String {
     let (mut out, mut seen) = (String::new(), Vec::new());
     for function in functions.iter().filter(|function| function.has_ctx == has_ctx) {

@@ -87,8 +87,8 @@ fn page(name: &str, rows: &[Vec<ShmemFunction>], words: &ShmemManTable) -> Resul
     Ok(text)
 }
 
-/// Makes the declaration of a row's functions. It has TYPE in place of a type and TYPENAME in place of the
-/// type's name, and a list of these types.
+/// Makes the SYNOPSIS of a row's functions: a declaration with TYPE in place of a type and TYPENAME in place
+/// of the type's name, then the list of the types for which TYPENAME stands.
 fn synopsis(family: &Family, functions: &[ShmemFunction]) -> String {
     let mut text = String::new();
     let declared = |name: &str, ctx: &str| {

@@ -32,7 +32,7 @@ pub fn is_missing(path: &Path, text: &str) -> bool {
         .is_some_and(|(begin, end)| !text.lines().any(|line| line == format!("{begin}{LINE}{end}")))
 }
 
-/// Adds the licence line to the text of the file at `path`.
+/// Returns the text of the file at `path` with the licence line added.
 pub fn with_line(path: &Path, text: &str) -> String {
     let Some((begin, end)) = comment(path, text).filter(|_| is_missing(path, text)) else {
         return text.to_owned();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Wrappers of pointer parameters: `Out` (one result), `In` (an array to read), `Array` (an array to write),
-//! and `Counts` and `OutCount`, whose elements are C ints, or 64 bits wide in a function with the suffix
-//! `_c`.
+//! `Counts` (an array of counts) and `OutCount` (one count). A count is a C int, or has 64 bits in a function
+//! with the suffix `_c`.
 //!
-//! An ABI shim, the generated C functions of one binary interface, makes the wrappers. Elements have the
-//! standard ABI's form, or a form that another shim describes by a `ShimForm`.
+//! An ABI shim, the generated C functions of one binary interface, makes the wrappers. The program's values
+//! have the form of the standard ABI, or a form that another shim describes by a `ShimForm`.
 
 use super::{NULL_PAGE_END, null};
 use error::{Class, Result, fail};
@@ -56,7 +56,8 @@ impl<T: Copy> Pointer<T> {
         self.store(at, value);
         Ok(())
     }
-    /// Returns the first `many` elements, each converted by `turn`.
+    /// Returns the first `many` elements of the program's array, each converted by `turn`. Fails for a null
+    /// pointer, unless `many` is 0.
     #[inline]
     fn read<U>(self, many: usize, turn: impl Fn(T) -> U) -> Result<Vec<U>> {
         if many > 0 {
@@ -64,7 +65,8 @@ impl<T: Copy> Pointer<T> {
         }
         Ok((0..many).map(|at| turn(self.load(at))).collect())
     }
-    /// Reads element `at`. The caller has made sure by `check` that this pointer is not null.
+    /// Reads element `at` of the program's array. The caller has made sure by `check` that this pointer is
+    /// not null.
     #[inline(always)]
     fn load(self, at: usize) -> T {
         let Some(form) = self.form else {
@@ -76,8 +78,9 @@ impl<T: Copy> Pointer<T> {
         // SAFETY: as above, in the form of the program's shim.
         unsafe { (form.load)(self.address.wrapping_add(at * form.bytes)) }
     }
-    /// Returns a reference to element `at`, which the caller uses at once. Returns None if the program uses
-    /// another ABI than the standard's. The caller has made sure by `check` that this pointer is not null.
+    /// Returns a reference to element `at` of the program's array, which the caller uses at once. Returns
+    /// None if the program uses another ABI than the standard's. The caller has made sure by `check` that
+    /// this pointer is not null.
     #[inline(always)]
     pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
@@ -85,7 +88,8 @@ impl<T: Copy> Pointer<T> {
         // callers; the memory is the library's until the call returns.
         self.form.is_none().then(|| unsafe { &mut *pointer })
     }
-    /// Writes element `at`. The caller has made sure by `check` that this pointer is not null.
+    /// Writes `value` to element `at` of the program's array. The caller has made sure by `check` that this
+    /// pointer is not null.
     #[inline(always)]
     fn store(self, at: usize, value: T) {
         let Some(form) = self.form else {
@@ -114,7 +118,7 @@ impl<T: Copy> Out<T> {
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Out<T> {
         Out(Pointer { address, name, form: Some(form) })
     }
-    /// Whether the pointer is null. A few parameters may be null.
+    /// Whether the program passed a null pointer for this parameter. A few parameters may be null.
     pub fn is_null(self) -> bool {
         self.is(0)
     }
@@ -155,7 +159,7 @@ impl<T: Copy> In<T> {
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> In<T> {
         In(Pointer { address, name, form: Some(form) })
     }
-    /// Whether the pointer is null.
+    /// Whether the program passed a null pointer for this parameter.
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
@@ -163,12 +167,12 @@ impl<T: Copy> In<T> {
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// Returns element `at`. The caller knows that the array has this element.
+    /// Returns element `at` of the program's array. The caller knows that the array has this element.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
         self.0.get(at)
     }
-    /// Returns the first `many` elements.
+    /// Returns the first `many` elements of the program's array.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
         self.0.read(many, |value| value)
     }
@@ -189,7 +193,7 @@ impl<T: Copy> Array<T> {
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Array<T> {
         Array(Pointer { address, name, form: Some(form) })
     }
-    /// Whether the pointer is null.
+    /// Whether the program passed a null pointer for this parameter.
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
@@ -197,21 +201,21 @@ impl<T: Copy> Array<T> {
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// Returns element `at`. The caller knows that the array has this element.
+    /// Returns element `at` of the program's array. The caller knows that the array has this element.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
         self.0.get(at)
     }
-    /// Returns the first `many` elements.
+    /// Returns the first `many` elements of the program's array.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
         In(self.0).read(many)
     }
-    /// Stores `value` as element `at`. The caller knows that the array has this element.
+    /// Stores `value` as element `at` of the program's array. The caller knows that the array has it.
     #[inline]
     pub fn set(self, at: usize, value: T) -> Result<()> {
         self.0.set(at, value)
     }
-    /// Stores all of `values` from the first element on.
+    /// Stores all of `values` in the program's array, from its first element on.
     pub fn write(self, values: &[T]) -> Result<()> {
         if !values.is_empty() {
             self.0.check()?;
@@ -242,7 +246,7 @@ impl Counts {
     pub fn longs(address: usize, name: &'static str) -> Counts {
         Counts::Longs(In::new(address, name))
     }
-    /// Returns element `at`. The caller knows that the array has this element.
+    /// Returns element `at` of the program's array. The caller knows that the array has this element.
     #[inline]
     pub fn get(self, at: usize) -> Result<i64> {
         match self {
@@ -250,14 +254,14 @@ impl Counts {
             Counts::Longs(array) => array.get(at),
         }
     }
-    /// Returns the first `many` elements.
+    /// Returns the first `many` elements of the program's array.
     pub fn read(self, many: usize) -> Result<Vec<i64>> {
         match self {
             Counts::Ints(array) => array.0.read(many, i64::from),
             Counts::Longs(array) => array.read(many),
         }
     }
-    /// Whether the program called the function without the suffix `_c`. A new datatype records this.
+    /// Whether the program called the function without the suffix `_c`. MPI_Type_get_envelope needs to know.
     pub fn is_int(self) -> bool {
         matches!(self, Counts::Ints(_))
     }
@@ -273,18 +277,18 @@ pub enum OutCount {
 }
 
 impl OutCount {
-    /// Wraps the parameter `name` of a function without the suffix `_c`.
+    /// Wraps the parameter `name`, a pointer to a C int with the value `address`.
     #[inline]
     pub fn int(address: usize, name: &'static str) -> OutCount {
         OutCount::Int(Out::new(address, name))
     }
-    /// Wraps the parameter `name` of a function with the suffix `_c`.
+    /// Wraps the parameter `name`, a pointer to an MPI_Count with the value `address`.
     #[inline]
     pub fn long(address: usize, name: &'static str) -> OutCount {
         OutCount::Long(Out::new(address, name))
     }
-    /// Stores a count. Returns MPI_ERR_VALUE_TOO_LARGE if the program's variable is an int that cannot hold
-    /// the count.
+    /// Stores a count in the program's variable. Returns MPI_ERR_VALUE_TOO_LARGE if the variable is an int
+    /// that cannot hold the count.
     pub fn set(self, value: i64) -> Result<()> {
         match self {
             OutCount::Long(out) => out.set(value),
@@ -294,7 +298,7 @@ impl OutCount {
             },
         }
     }
-    /// Stores a count, or MPI_UNDEFINED if `value` is None or does not fit the program's variable. The
+    /// Stores a count in the program's variable, or MPI_UNDEFINED if `value` is None or does not fit. The
     /// standard allows MPI_UNDEFINED in queries such as MPI_Type_size.
     pub fn set_or_undefined(self, value: Option<u64>) -> Result<()> {
         let value = value.and_then(|value| i64::try_from(value).ok());

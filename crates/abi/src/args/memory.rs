@@ -18,9 +18,9 @@ use sys::Span;
 /// kernel's.
 pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 
-/// Claims the program's buffer at `address`: `elements` elements of the datatype `layout`, with `bytes` bytes
-/// of data. Returns MPI_ERR_BUFFER if the address is MPI_IN_PLACE, or is null where data is to be moved. Null
-/// is valid as MPI_BOTTOM, where the datatype's own offsets are addresses.
+/// Returns the claim of the program's buffer at `address`: `elements` elements of `layout`, which contain
+/// `bytes` bytes of data. Unless `bytes` is 0, the address MPI_IN_PLACE fails with MPI_ERR_BUFFER. So does
+/// null, except as MPI_BOTTOM, with a layout whose own offsets are addresses.
 #[inline(always)]
 pub(crate) fn claim_buffer(
     address: Address,
@@ -90,8 +90,8 @@ impl Address {
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
     }
 
-    /// Stores `address` in the program's pointer variable at this address. A few MPI functions, such as
-    /// MPI_Win_allocate, declare the address of this variable as `void *`.
+    /// Stores the value `address` in a pointer variable of the program, which lies at `self`. A few MPI
+    /// functions, such as MPI_Win_allocate, declare the parameter that points to the variable as `void *`.
     pub(crate) fn store(self, address: usize) -> Result<()> {
         Out::<usize>::new(self.0, "buffer_addr").set(address)
     }

@@ -53,8 +53,8 @@ impl Status {
     }
 }
 
-/// Exports variables of mpi.h with the names `$name`, such as MPI_F_STATUS_IGNORE: pointers to what Fortran
-/// passes in place of a status. Outboard's Fortran library sets them when it is loaded.
+/// Exports variables of mpi.h with the names `$name`, such as MPI_F_STATUS_IGNORE. Each holds an address that
+/// Fortran passes in place of a status. Outboard's Fortran library sets the variables when it is loaded.
 macro_rules! ignored {
     ($($name:ident)*) => {
         $(
@@ -138,8 +138,8 @@ impl StatusOut {
     pub fn set_empty(self) -> Result<()> {
         if self.is_ignored() { Ok(()) } else { self.0.set(Status::EMPTY) }
     }
-    /// Changes a status that the program fills in by calls such as MPI_Status_set_elements. `change` changes
-    /// a copy.
+    /// Reads the program's status, lets `change` change it, and writes it back. Calls such as
+    /// MPI_Status_set_elements do so.
     pub fn change(self, change: impl FnOnce(&mut Status)) -> Result<()> {
         let mut status = self.0.get()?;
         change(&mut status);

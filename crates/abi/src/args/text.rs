@@ -16,7 +16,7 @@ impl Text {
     pub fn new(address: usize, name: &'static str) -> Text {
         Text { address, name }
     }
-    /// Whether the pointer is null.
+    /// Whether the program passed a null pointer for this parameter.
     pub fn is_null(self) -> bool {
         self.address == 0
     }
@@ -65,11 +65,12 @@ impl TextOut {
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }
-    /// Whether the pointer is null.
+    /// Whether the program passed a null pointer for this parameter.
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// Stores `text`, cut to `bytes_max` bytes with the final zero. Returns how many bytes precede that zero.
+    /// Stores as much of `text` as fits `bytes_max` bytes, and a zero byte, which must fit, too. Returns how
+    /// many bytes precede the zero.
     pub fn set(self, text: &str, bytes_max: usize) -> Result<usize> {
         if self.address == 0 {
             return null(self.name);

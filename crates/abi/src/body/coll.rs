@@ -13,7 +13,7 @@ use schedule::algorithm::Collective;
 
 /// Makes the three functions of each collective. A row has their names and common parameters, the collective,
 /// and the function that plans a call. The nonblocking function also takes a request, and the persistent
-/// function takes an info and a request. A call can be specialized, because its row names the collective.
+/// function takes an info and a request.
 macro_rules! forms {
     ($($(#[$doc:meta])* pub fn $blocking:ident, $nonblocking:ident, $persistent:ident(
         $($parameter:ident: $type:ty),* $(,)?

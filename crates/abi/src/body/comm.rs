@@ -58,8 +58,8 @@ pub fn comm_set_name(guard: &mut Guard, comm: Handle, comm_name: Text) -> Result
     Ok(())
 }
 
-/// Reads the name that the program gives a comm, datatype or window, cut to MPI_MAX_OBJECT_NAME bytes with
-/// the final zero (MPI 5.0, section 7.8).
+/// Returns the name that the program gives a comm, datatype or window. A name longer than
+/// MPI_MAX_OBJECT_NAME - 1 bytes is cut (MPI 5.0, section 7.8).
 pub(crate) fn object_name(text: Text) -> Result<String> {
     let mut name = text.read()?;
     let mut bytes = name.len().min(c::MAX_OBJECT_NAME as usize - 1);
@@ -187,8 +187,8 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<
     }
 }
 
-/// Returns the group that the other side passes to MPI_Comm_create, which is the new intercommunicator's
-/// remote group. Returns None if `comm` is an intracommunicator.
+/// Returns the group that the remote members of `comm` pass to MPI_Comm_create: the remote group of the new
+/// intercommunicator. Returns None if `comm` is an intracommunicator.
 fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Option<Arc<Group>>> {
     if guard.objects.comm(comm)?.remote.is_none() {
         return Ok(None);

@@ -9,8 +9,8 @@ use crate::request::{Completion, Work};
 use error::{Class, Error, Result};
 use objects::constants;
 
-/// Returns the error of an operation, if there is one. Also sets whose error handler gets this error: that of
-/// `comm`, the request's comm or file, or for MPI_COMM_NULL the one of calls on no object.
+/// Returns `error`, the error of an operation, or Ok if it is None. The error handler of `comm`, a comm or
+/// file, gets the error. If `comm` is MPI_COMM_NULL, the handler for calls on no object gets it.
 pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
@@ -32,7 +32,7 @@ pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>)
 }
 
 impl Completion {
-    /// Stores the operation's status for the program, and returns the operation's error.
+    /// Stores the status of an ended operation in the program's variable. Returns the operation's error.
     pub(crate) fn store(self, status: StatusOut) -> Result<()> {
         status.set(self.status);
         self.error.map_or(Ok(()), Err)
@@ -139,7 +139,8 @@ impl EndedRequests {
     }
 
     /// Frees complete requests in order, up to index `end`, or makes them inactive if they are persistent.
-    /// Goes on where the last call ended. Returns None at the first request that is not complete.
+    /// Begins where the last call stopped. Returns None at a request that is not complete, `Some(Ok)` after
+    /// the last request, and an error for an invalid handle.
     #[inline(never)] // A wait calls it in several places.
     pub(super) fn retire_until(&mut self, process: &mut Process, end: usize) -> Option<Result<()>> {
         while self.count < end {
@@ -264,8 +265,8 @@ impl Process {
     }
 
     /// Frees a complete request of the most frequent kinds: a send that was complete when it started, or a
-    /// receive whose message arrived before the receive was posted. Returns the source, the tag and the bytes
-    /// for the status, or None if the request is of another kind.
+    /// receive whose message arrived before the receive was posted. Returns the status's source, tag and
+    /// number of bytes, or None if the request is of another kind.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
         let JobState { deferred, sent, p2p, .. } = self.job();

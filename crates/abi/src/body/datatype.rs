@@ -446,7 +446,7 @@ pub fn type_match_size(_: &mut Guard, typeclass: i32, size: i32, datatype: Out<H
     datatype.set(handle_of(datatype::match_size(typeclass, size.into())?))
 }
 
-/// MPI_Type_get_value_index: stores MPI_DATATYPE_NULL if there is no pair datatype of these two datatypes.
+/// MPI_Type_get_value_index: stores MPI_DATATYPE_NULL if no datatype is a pair of `value_type`, `index_type`.
 pub fn type_get_value_index(
     guard: &mut Guard,
     value_type: Handle,

@@ -4,8 +4,8 @@
 //! All processes of a job can reach each other, whatever their world (their MPI_COMM_WORLD) and host. So a
 //! connection is only a new comm between two groups, with a context id that both groups know.
 //!
-//! Invariant: the root alone does the work of a call. It sends its result, or its error, to the other members
-//! by `broadcast_result`. So all members of a comm return the same error.
+//! Invariant: the call's root rank alone does the work of a call. It sends its result, or its error, to the
+//! other members by `broadcast_result`. So all members of a comm return the same error.
 
 use super::comm::{comm_free, enter, group_of, intracomm};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
@@ -63,8 +63,8 @@ pub fn comm_spawn_multiple(
     spawn(guard, programs, root, comm, intercomm, array_of_errcodes)
 }
 
-/// Checks the arguments of a spawn call for one of its programs. The root calls this, since only the root's
-/// arguments count.
+/// Checks a spawn call's arguments for one program, and returns them for the launcher. Only the call's root
+/// rank runs this function, since only its arguments count.
 fn program(
     guard: &mut Guard,
     command: Text,
@@ -133,8 +133,8 @@ fn spawn(
     between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
 }
 
-/// Asks the launcher to start the programs. The root calls this. The launcher answers when all the new
-/// processes are in MPI_Init.
+/// Asks the launcher to start the programs, and returns its answer. The answer comes when all the new
+/// processes are in MPI_Init. Only the call's root rank runs this function.
 fn start(guard: &mut Guard, parents: &Group, programs: Vec<SpawnProgram>) -> Result<Spawned> {
     let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
     let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
@@ -192,9 +192,9 @@ pub fn comm_connect(
     })
 }
 
-/// Makes an intercommunicator of two groups. Each group's root calls `find`, which connects to the other
-/// root. A root sends the number of the connection and the other group, which `find` returns, to its own
-/// group.
+/// Makes an intercommunicator of two groups. The root rank of each group calls `find`, which connects to the
+/// other group's root rank, and returns the connection's number and the other group's process numbers. The
+/// root rank sends both to its own group.
 fn connect_roots(
     guard: &mut Guard,
     root: i32,
@@ -259,8 +259,8 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     comm_free(guard, comm)
 }
 
-/// Sends the bytes that `find` returns on the root to all members, and returns them. If `find` fails, all
-/// members return its error. Collective.
+/// Returns, on all members, the bytes that `find` returns on the rank `root`. Only that rank calls `find`. If
+/// `find` fails, this function returns the error on all members. Collective.
 fn broadcast_result(
     guard: &mut Guard,
     comm: Handle,

@@ -55,9 +55,9 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
     }
 }
 
-/// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). If no session is
-/// open, waits until all processes have called it, too. Meanwhile it receives and drops the messages that
-/// have no receive any more, so that no sender waits for this process.
+/// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). Then, if no session
+/// is open, waits until all other processes have called MPI_Finalize. While it waits, it receives and drops
+/// messages that the program will never receive, so that no sender waits for this process.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
@@ -237,8 +237,8 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
 /// and 12.2.2).
 pub(crate) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Allocates memory for MPI_Alloc_mem or a window, with the alignment that the info key `ALIGNMENT` in `info`
-/// demands. `free_mem` frees it.
+/// Allocates `bytes` bytes for MPI_Alloc_mem or a window, with the alignment that the key `ALIGNMENT` in
+/// `info` demands. Returns the address, which `free_mem` takes.
 pub(crate) fn allocate(job: &mut JobState, bytes: u64, info: &Info) -> Result<usize> {
     let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
     let align = if align.is_power_of_two() { align } else { 1 };

@@ -18,8 +18,8 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Win_fence: with MPI_MODE_NOSUCCEED opens no new epoch. Ignores the other assertions: each fence makes
-/// a barrier, beside which the time that they could save is short.
+/// MPI_Win_fence: with MPI_MODE_NOSUCCEED opens no new epoch. Ignores the other assertions, which could save
+/// little time, since each fence makes a barrier in any case.
 pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
@@ -175,7 +175,7 @@ fn flushed(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
 }
 
 impl JobState {
-    /// Does what MPI_Win_flush does once all answers from other hosts have arrived.
+    /// Does the last part of MPI_Win_flush. All answers from other hosts have arrived before.
     #[inline(always)]
     pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
         let (window, _) = self.window(win)?;

@@ -26,8 +26,8 @@ fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-/// Gathers words like `gather_words`, for a call that makes a new comm of `comm`. Fails if some members have
-/// made more comms of `comm` than others before: they would then choose different contexts for the new comm.
+/// Gathers words like `gather_words`, for a call that makes a new comm of `comm`. Fails if the members have
+/// not made equally many comms of `comm` so far: they would choose different contexts for the new comm.
 pub(crate) fn gather_for_new_comm(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = guard.objects.comm(comm)?.next_fingerprint();
     let all = gather_words(guard, comm, &[words, &[mine]].concat())?;
@@ -37,8 +37,8 @@ pub(crate) fn gather_for_new_comm(guard: &mut Guard, comm: Handle, words: &[i64]
     Ok(words.concat())
 }
 
-/// Fails unless the fingerprints of all members are `mine`. A fingerprint is a hash of the comms that a
-/// member has made. Each comes with the member's index in `Comm::all_peers`.
+/// Fails unless the fingerprints of all members are `mine`. A member's fingerprint is a hash of what it has
+/// made of `comm` so far. `fingerprints` has pairs: the member's index in `Comm::all_peers`, its fingerprint.
 pub(crate) fn check_fingerprints(
     guard: &Guard,
     comm: Handle,
@@ -73,8 +73,8 @@ pub(crate) fn exchange_words(
     Ok(recv.iter().map(|bytes| to_words(&bytes.to_vec())).collect())
 }
 
-/// Sends `words` to the process `peer`, which makes the same call, and returns the words that it sends. Only
-/// these exchanges use the context id `context`.
+/// Sends `words` to the process `peer`, which makes the same call. Returns the words that `peer` sends. No
+/// other messages use the context id `context`.
 pub(crate) fn swap_words(
     guard: &mut Guard,
     context: u64,

@@ -4,9 +4,9 @@
 //! of packets to one peer), into a slot (shared memory of one member), or into a window's memory.
 //!
 //! Invariants: a call that returns None has done nothing, and takes the general path, like every call whose
-//! arguments may be wrong. No value that needs a drop is made on the way, so all values stay in registers. If
-//! a structure were moved through memory, it would be read in wider words than it was written in. Such a read
-//! waits until all earlier stores have left the core, also the store of the previous message.
+//! arguments may be wrong. No value that needs a drop is made on the way, so all values stay in registers. A
+//! structure that went through memory would be read in wider words than it was written in. Such a read waits
+//! until all earlier stores, also those of the previous message, have left the core.
 
 use crate::args::{Address, Handle, Out};
 use crate::collective::Reduced;

@@ -75,7 +75,7 @@ pub fn file_open(
     fh.set(guard.job().files.insert(file)?)
 }
 
-/// Opens the window through which ranks of other hosts reach the shared file pointer. Rank 0 passes the
+/// Returns a new window, through which ranks of other hosts reach the shared file pointer. Rank 0 passes the
 /// pointer, which lies in its memory. The other ranks pass None. Collective.
 fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>) -> Result<Handle> {
     let (base, bytes) = pointer.map_or((0, 0), |pointer| (pointer.address(), 8));
@@ -292,7 +292,7 @@ fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
     Ok(hints)
 }
 
-/// Sets a file's hints. Hints that must be equal on all ranks get the values of rank 0, which `shared` has.
+/// Sets a file's hints. `shared` has rank 0's values of the hints that must be equal on all ranks.
 fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> Result<()> {
     let peers = guard.job().files.get(fh)?.comm.group.peers.clone();
     hints.adopt(shared, &hosts(guard, &peers));
@@ -446,8 +446,8 @@ pub fn file_get_position_shared(guard: &mut Guard, fh: Handle, offset: Out<i64>)
 }
 
 impl Guard {
-    /// Advances the shared file pointer by `etypes`, and returns its old value. If rank 0 is on another host,
-    /// waits for the answer from that host.
+    /// Advances the shared file pointer by `etypes` elementary datatypes of the view, and returns its old
+    /// value in this unit. If rank 0 is on another host, waits for the answer from that host.
     pub(crate) fn advance_shared(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
         let file = self.job().files.get(fh)?;
         if let Some(pointer) = &file.shared {
@@ -464,8 +464,8 @@ impl Guard {
         Ok(i64::from_ne_bytes(old.to_vec().try_into().expect("8 bytes")))
     }
 
-    /// Returns the value of a file's shared file pointer. If rank 0 is on another host, waits for the answer
-    /// from that host.
+    /// Returns the value of a file's shared file pointer, in elementary datatypes of the view. If rank 0 is
+    /// on another host, waits for the answer from that host.
     pub(crate) fn position_shared(&mut self, fh: Handle) -> Result<i64> {
         self.advance_shared(fh, 0)
     }

@@ -42,9 +42,9 @@ pub fn intercomm_create(
     enter(guard, local_comm, Comm::between(context, group, remote, ""), newintercomm)
 }
 
-/// Exchanges groups and contexts with the leader of the other side. Returns the members of the remote group,
-/// then the context that the other side proposes (two words), then this side's fingerprint (a hash of earlier
-/// comms).
+/// Exchanges groups and contexts with the leader of the remote group. Returns the process numbers of the
+/// remote group, then the context that the remote leader proposes (its id and its fingerprint), then the
+/// fingerprint of `context`. A fingerprint is a hash of the comms made before.
 fn exchange_with_leader(
     guard: &mut Guard,
     group: &Group,

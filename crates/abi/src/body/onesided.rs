@@ -266,7 +266,7 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
     }
 }
 
-/// Returns the range of the target's memory that an operation uses, and the datatype of its elements.
+/// Returns the range of the target's memory that an operation uses, and the datatype that `handle` names.
 #[inline(always)]
 fn range_of(
     objects: &Objects,
@@ -280,8 +280,8 @@ fn range_of(
     Ok((TargetRange { disp, count: elements, bytes, layout }, datatype))
 }
 
-/// Returns the buffer of an operation at its origin. Checks the count and the datatype at the origin only if
-/// they differ from those at the target, which have been checked already and are in `range`.
+/// Returns the buffer of an operation at its origin. `range` has the count and the datatype at the target,
+/// which are checked already. Checks the origin's only if they differ from the target's.
 #[inline(always)]
 fn origin_of<'a>(
     objects: &'a Objects,

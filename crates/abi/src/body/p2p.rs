@@ -182,7 +182,7 @@ pub fn isendrecv_replace(
     request.set(guard.request(comm, work)?)
 }
 
-/// Carries out a blocking send, and records its duration. Called where operations are timed.
+/// Carries out a blocking send, and records its duration. Called if OUTBOARD_STATS or OUTBOARD_TRACE is set.
 #[cold]
 fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
     let work = send.time(guard, |send, process| Ok(Work::Send(send.start(process)?)))?;
@@ -207,8 +207,8 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
     Ok(received)
 }
 
-/// Starts a send and a receive, which make one request. `packed` is a copy of the data to send, where the
-/// receive overwrites the program's buffer.
+/// Starts a send and a receive, which make one request. `packed` is a copy of the data to send, if the
+/// receive overwrites the send's buffer. It is None if the two buffers differ.
 fn start_send_receive(
     guard: &mut Guard,
     send: Send,
@@ -311,8 +311,8 @@ impl Send {
     }
 }
 
-/// Whether the receiver may read a message from the sender's device memory itself. It may if it is on this
-/// host and the message is long.
+/// Whether the receiver may read a message from the sender's device memory itself: the receiver is on this
+/// host, the message is long, and the send's mode is standard or synchronous.
 #[cold]
 fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
     match (peer, mode) {

@@ -2,13 +2,13 @@
 //! Partitioned communication (MPI 5.0, chapter 4): the parts of one message leave as they become ready.
 //!
 //! A partitioned send and a receive match in the order in which their requests are made (section 4.2.1). So
-//! both sides compute the same context id without traffic, from the two ranks, the tag and the number of such
+//! both ranks compute the same context id without traffic, from the two ranks, the tag and the number of such
 //! requests before. A partition is either a message in that context, with the partition's number as the tag,
 //! or a `Send` of an instance (`coll::MessageInstance`), which a proxy can carry out while the rank computes.
 //!
 //! At the first start the sender sends a heading: how many partitions it has, the bytes of each, and whether
-//! they are messages. When the heading arrives, the receiver posts one receive for each partition, in any
-//! round of progress (`JobState::driven`). At later starts it posts them at once.
+//! the partitions are messages. When the heading arrives, the receiver posts one receive for each partition,
+//! in any round of progress (`JobState::driven`). At later starts it posts the receives at once.
 
 use super::completion::for_owner;
 use crate::args::{Address, Handle, In, Out};

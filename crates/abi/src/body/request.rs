@@ -198,8 +198,8 @@ pub fn request_get_status_some(
     report_many(guard, completions, array_of_statuses)
 }
 
-/// Stores the status for MPI_Request_get_status or a similar call, which leaves the request as it is. Of
-/// errors, returns only those of a generalized request's functions.
+/// Stores the status for MPI_Request_get_status or a similar call, which leaves the request as it is. Returns
+/// no error of the operation, but an error of a generalized request's functions.
 fn report(guard: &mut Guard, completion: Completion, store: impl FnOnce(Status)) -> Result<()> {
     let failed = completion.generalized.is_some();
     let completion = completion.queried(guard);
@@ -357,8 +357,8 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// MPIX_Request_attach: adds the functions of a language binding to a request whose buffer is a copy, which
-/// the binding has made of the program's memory. They fill this copy before each start, and copy it back.
+/// MPIX_Request_attach: adds functions of a language binding to a request whose buffer is the binding's copy
+/// of the program's memory. One fills the copy before each start, one copies it back, and one frees it.
 pub(crate) fn attach(
     guard: &mut Guard,
     handle: Handle,

@@ -62,8 +62,8 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     session.set(c::SESSION_NULL)
 }
 
-/// Tells the other processes, once, that this process has finalized MPI. The process leaves the job after all
-/// processes have done so: in MPI_Finalize, or when it exits.
+/// Tells the other processes, once, that this process has finalized MPI. When all processes have finalized
+/// MPI, this process leaves the job: in MPI_Finalize, or when it exits.
 pub(crate) fn report_finalized(guard: &mut Guard) {
     if guard.departure == Departure::Needed {
         guard.departure = Departure::Arrived;
@@ -73,7 +73,7 @@ pub(crate) fn report_finalized(guard: &mut Guard) {
     }
 }
 
-/// Leaves the job, once. All processes have finalized MPI.
+/// Leaves the job, once. The caller has waited until all processes have finalized MPI.
 pub(crate) fn leave_job(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
@@ -113,8 +113,8 @@ pub fn session_get_num_psets(
     npset_names.set(PROCESS_SETS.len() as i32)
 }
 
-/// MPI_Session_get_nth_pset: stores the name, unless the buffer's length, which the program passes in
-/// `pset_len`, is 0. Then stores in `pset_len` the length that the name needs, with the final zero.
+/// MPI_Session_get_nth_pset: stores the name in a buffer of `pset_len` bytes, or no name if `pset_len` is 0.
+/// In both cases stores in `pset_len` the length that the name needs, with the final zero.
 pub fn session_get_nth_pset(
     guard: &mut Guard,
     session: Handle,
@@ -238,8 +238,8 @@ const LEADER: u64 = u64::MAX - 2;
 const BETWEEN: u64 = u64::MAX;
 
 /// Returns the context of the next comm that the processes `peers` make with the tag `tag`. The context
-/// depends on each process's number and generation, since a spawned process may get the number of a process
-/// that has ended.
+/// depends on each process's number, and on its generation, because a spawned process may get the number of
+/// a process that has ended, but with another generation.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
     let processes = peers.iter().map(|peer| u64::from(segment.generation(*peer)) << 32 | u64::from(*peer));
@@ -247,7 +247,8 @@ fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     guard.objects.from_groups.context(Context::of_groups(), &words)
 }
 
-/// Stores a handle of the new comm `new`, which has no parent, with the program's error handler and hints.
+/// Gives the new comm `new`, which has no parent, the program's error handler and hints, and stores a handle
+/// of `new` in the program's variable.
 fn enter(
     guard: &mut Guard,
     mut new: Comm,

@@ -529,9 +529,9 @@ fn balanced(number: u64, parts: usize) -> Vec<u64> {
     found
 }
 
-/// Finds `parts` factors of `number` in rising order. All lie within `range`; without a range, they exceed
-/// the first factor by at most `spread`. The first factor is as large as possible, then the second, and so
-/// on.
+/// Finds `parts` factors of `number` in rising order. All factors lie within `range`. If `range` is None, no
+/// factor is larger than the first plus `spread`. The first factor is as large as possible, then the second,
+/// and so on. Returns None if there are no such factors.
 fn rising(
     number: u64,
     parts: usize,

@@ -264,8 +264,8 @@ fn open(
     Window::new(&mut job.rma, (flavor, *context), (*rank, &group.peers[..]), exposures, memory)
 }
 
-/// Exchanges the members' outcomes by `Guard::all_succeed`. If only other members have failed, returns
-/// MPI_ERR_OTHER, whatever their errors are.
+/// Does what `Guard::all_succeed` does, but returns MPI_ERR_OTHER if only other members have failed, whatever
+/// their errors are.
 fn all_take_part<const WORDS: usize, T>(
     guard: &mut Guard,
     comm: Handle,

@@ -17,7 +17,7 @@ use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
 use sys::Block;
 
-/// The processes that exchange their outcomes.
+/// The processes that tell each other whether a call has succeeded on each of them.
 pub(crate) enum Among<'a> {
     /// The members of a comm with a handle.
     Comm(Handle),
@@ -78,9 +78,9 @@ impl Guard {
         ))
     }
 
-    /// Sends bytes from the member `root` to all members, and returns them. The root passes its bytes, or its
-    /// error, as `found`; the other members pass None. If the root passes an error, all members return this
-    /// error. Collective.
+    /// Returns, on all members, the bytes that the member `root` passes as `found`; the other members pass
+    /// None. If the member `root` passes an error instead, this function returns the error on all members.
+    /// Collective.
     pub(crate) fn broadcast_from_root<'a>(
         &mut self,
         among: impl Into<Among<'a>>,

@@ -16,8 +16,8 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::Counter;
 
-/// This rank's index in a comm, the number of ranks there, and the state of the comm's slots (the shared
-/// memory by which its short blocking collectives go).
+/// This rank's index in a comm, the number of the comm's members, and the state of the comm's slots (the
+/// shared memory by which its short blocking collectives go).
 #[derive(Clone, Copy)]
 pub(super) struct FlatMember {
     flat: FlatState,
@@ -98,7 +98,7 @@ impl Guard {
     }
 
     /// Carries out, by the comm's slots (shared memory of the members), a collective that has a count for
-    /// each member. A block that is too long for a slot gets a schedule (a plan of steps). Returns false if
+    /// each member. Moves blocks that are too long for a slot by schedules (plans of steps). Returns false if
     /// the whole call needs a schedule.
     fn run_with_counts(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
         let Some(mut with_counts) = self.job().coll.prepare_with_counts(set, call) else { return Ok(false) };

@@ -53,9 +53,9 @@ impl Guard {
         Ok(self.start_by_library(context, steps))
     }
 
-    /// Returns the steps of a persistent collective that goes by the collective library. Each request gets
-    /// its own communicator there, since members may start requests in any order. Waits until the other
-    /// members make it, too (MPI 5.0, section 6.13). Fails if it cannot be made, or if a buffer is refused.
+    /// Returns the steps of a persistent collective that goes by the collective library. Makes a communicator
+    /// in the library for this request alone, since members may start requests in any order, and waits until
+    /// all members have made it (MPI 5.0, section 6.13). Fails if it cannot be made, or a buffer is refused.
     pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<LibraryStep>> {
         let library = ccl::get().expect("the choice has found it");
         self.make(library, planned.comm, context)?;
@@ -105,7 +105,7 @@ impl Process {
     }
 }
 
-/// Returns the collective library's type and operator for a reduction, and the bytes of an element. Returns
+/// Returns the collective library's type and operator for a reduction, and an element's bytes. Returns
 /// None if the library lacks the type or the operator.
 fn operation(call: &Call) -> Option<(ccl::ElementKind, ccl::Op, usize)> {
     use ccl::{ElementKind, Op};
@@ -351,7 +351,7 @@ fn single(
 }
 
 /// Makes a message of each block of `part`, a buffer of the call that has a block for each rank. The message
-/// goes to or comes from this rank. Leaves out empty blocks and the block of the rank `without`.
+/// goes to or comes from the block's rank. Leaves out empty blocks and the block of the rank `without`.
 fn blocks(
     part: &CollBuffer,
     size: u32,

@@ -48,8 +48,8 @@ pub(crate) struct Reduced {
     pub op: Handle,
 }
 
-/// This rank's place in a comm: its rank, how many ranks its own group has, and how many ranks the group has
-/// with which it exchanges data (the remote group of an intercommunicator).
+/// This rank's place in a comm: its rank, the number of ranks in its own group, and the number of ranks in
+/// the group with which it exchanges data (the remote group of an intercommunicator, else its own).
 #[derive(Clone, Copy)]
 struct Position {
     rank: usize,
@@ -327,7 +327,7 @@ impl Process {
     }
 }
 
-/// Returns the part of this rank in a rooted collective on an intercommunicator, from the argument `root`.
+/// Returns what this rank does in a collective with a root on an intercommunicator, by its argument `root`.
 #[cold]
 fn role_between(comm: &Comm, root: i32) -> Result<RootRole> {
     let (local, partners) = comm.index_ranges();

@@ -26,7 +26,7 @@ impl Guard {
 
     /// Starts a reduction by device kernels.
     ///
-    /// Errors: one of the collectives by which the members agree cannot be started.
+    /// Errors: the members first exchange what each can do, and the collective that does this cannot start.
     pub(super) fn on_device(&mut self, planned: &Planned) -> Result<Work> {
         let reduction = reduction(&planned.call).expect("the choice has found one");
         let comm = self.objects.comm(planned.comm)?;

@@ -36,8 +36,8 @@ enum StartedCall {
     Over,
     /// The call has started. It goes on as this operation.
     UnderWay(Work),
-    /// The call has not started, and goes by a schedule (a plan of steps). This is the answer, too, if slots
-    /// or a queue were chosen, but are not set up yet, or are too short for a member's count.
+    /// The call has not started, and goes by a schedule (a plan of steps). A schedule was chosen, or the
+    /// chosen slots or queue are not set up yet, or are too short for a member's count.
     NotTaken,
 }
 

@@ -13,8 +13,8 @@ use sys::process::ProcessHandle;
 use transport::shm::LauncherRequest;
 use transport::shm::launcher::{self, Request};
 
-/// The room for the launcher's answer, in bytes. The answer overwrites the request, in memory that is longer
-/// than the request by this much.
+/// How many bytes are allocated behind a request to the launcher. The launcher's answer overwrites the
+/// request and these bytes, so it has at least this much room.
 const ANSWER_ROOM_BYTES: u64 = 8 << 10;
 /// The longest time, in nanoseconds, for which this program waits for a launcher that it has started.
 const PATIENCE_NS: u64 = 20_000_000_000;

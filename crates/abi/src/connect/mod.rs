@@ -2,10 +2,10 @@
 //! Connects groups of processes that share no comm, by ports and by sockets (MPI 5.0, sections 11.9 and
 //! 11.10.5).
 //!
-//! A port is an entry in the table of ports of its host, and a tag. To connect, a root sends its group and a
-//! number, the mark, to the rank that opened the port. This rank, the accepting root, answers with its own
-//! group. The connecting root confirms, or says that it has given up. So both roots know whether they are
-//! connected.
+//! A port is an entry in the table of ports of its host, and a tag. To connect, the root rank of a group (the
+//! argument `root` of MPI_Comm_connect) sends its group and a number, the mark, to the rank that opened the
+//! port. This rank, the accepting root rank, answers with its own group. The connecting root rank confirms,
+//! or says that it has given up. So both know whether they are connected.
 
 pub(crate) mod launcher;
 
@@ -21,7 +21,7 @@ use sys::Block;
 use transport::shm::launcher::{Reader, Writer};
 use transport::shm::{Segment, State};
 
-/// A port, as its name describes it.
+/// What the name of a port says about the port.
 struct Port {
     /// The port's index in its host's table of ports.
     index: usize,
@@ -60,13 +60,13 @@ fn is_gone(segment: &Segment, peer: u32) -> bool {
     }
 }
 
-/// The number in a connecting root's last message if it accepts the other root's answer.
+/// The number in the connecting root rank's last message that confirms the connection.
 const CONFIRMED: u64 = 1;
-/// The number in a connecting root's last message if it has given up.
+/// The number in the connecting root rank's last message that gives the connection up.
 const GIVEN_UP: u64 = 0;
 
-/// Returns two tags for the connection with the mark `mark`: the tag of the accepting root's answer, and the
-/// tag of the connecting root's last message.
+/// Returns two tags for the connection with the mark `mark`: the tag of the accepting root rank's answer, and
+/// the tag of the connecting root rank's last message.
 fn tags(mark: u64) -> [i32; 2] {
     let half = (mark & 0x3fff_ffff) as i32;
     [2 * half, 2 * half + 1]
@@ -308,8 +308,8 @@ fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> R
     guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
 }
 
-/// Receives a message of unknown length. Returns its sender and its bytes. While no message has arrived,
-/// calls `stop`, and fails with the error that `stop` returns.
+/// Receives a message of unknown length. Returns the sender's process number and the message's bytes. Until a
+/// message has arrived, calls `stop` again and again, and fails if `stop` returns an error.
 fn receive(
     guard: &mut Guard,
     context: u64,

@@ -6,9 +6,9 @@
 //! are those of the program's ABI. A handle is passed as a value as wide as a pointer, or by a pointer to
 //! such a value; narrower handles fit into it, too (`shim.rs`).
 //!
-//! The program guarantees (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): an address is that of a function of
-//! the type that the standard names. It stays valid until the object with this function is freed and no
-//! longer used.
+//! The program guarantees (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): each function that it passes to the
+//! library has the type that the standard demands, and may be called until the object with this function is
+//! freed and no longer used.
 
 use crate::args::{Out, Status};
 use crate::process::Guard;

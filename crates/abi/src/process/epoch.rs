@@ -32,11 +32,11 @@ pub struct Epochs {
 pub enum EpochChange<'a> {
     /// MPI_Win_fence. Holds whether the fence opens an epoch.
     Fence(bool),
-    /// MPI_Win_post. Holds the ranks that it signals, and the time at which it started to signal them.
+    /// MPI_Win_post. Holds the ranks that it signals, and the `start_time` at which it began to signal them.
     Post(&'a [usize], u64),
     /// MPI_Win_start. Holds the target ranks, all of which have called MPI_Win_post.
     Start(&'a [usize]),
-    /// MPI_Win_complete. Holds the time at which it started to signal the targets.
+    /// MPI_Win_complete. Holds the `start_time` at which it began to signal the targets.
     Complete(u64),
     /// MPI_Win_wait or MPI_Win_test. All origins have called MPI_Win_complete.
     Wait,

@@ -53,8 +53,8 @@ impl JobState {
     }
 
     /// Starts the receives that `p2p` leaves to an executor (the engine for collectives, or a proxy), and
-    /// reports to `p2p` the messages that have ended. Returns whether any message started or ended. Fails
-    /// without memory.
+    /// reports to `p2p` the messages that have ended. Returns whether any message started or ended. Fails if
+    /// a receive cannot be started.
     pub(super) fn carry_handoffs(&mut self) -> Result<bool> {
         let mut moved = self.start_handoffs()?;
         let JobState { p2p, coll, handoffs, .. } = self;
@@ -123,8 +123,8 @@ impl JobState {
         failed.map_or(Ok(started), Err)
     }
 
-    /// Cancels a receive or a send that has not matched. Returns None while a proxy on another computer has
-    /// not answered whether the message has matched. The caller then calls again.
+    /// Cancels a receive or a send, unless it has matched, and returns `Some(())`. Returns None while a proxy
+    /// on another computer has not answered whether the message has matched. The caller then calls again.
     pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<()> {
         let mut is_free = true;
         for other in self.p2p.receives_depending_on(ticket) {

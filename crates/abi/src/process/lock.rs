@@ -42,7 +42,7 @@ pub struct Guard {
     pub(super) held: Option<MutexGuard<'static, ()>>,
     /// The name of the running MPI function, and the object whose error handler gets the function's error.
     pub(crate) doing: (&'static str, On),
-    /// What the running call waits for, as far as the call has set it. It is shown if the wait lasts.
+    /// What the running call waits for, as far as the call has set it, for the report about a long wait.
     pub(crate) awaiting: Awaiting,
 }
 

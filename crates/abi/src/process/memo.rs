@@ -15,8 +15,8 @@ pub(crate) struct MemoKey<W> {
     /// For a message, the other process's rank in the comm. For an MPI_Allreduce, the operator.
     pub with: W,
     pub comm: Handle,
-    /// The value of `Process::removals` at the time of the look-up. It differs once an object was freed,
-    /// whose handle may be reused.
+    /// The value of `Process::removals` at the time of the look-up. A different value now means that an
+    /// object has been freed since, so that its handle may name another object.
     pub removals: u64,
 }
 
@@ -49,8 +49,8 @@ impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
 /// which entry is used.
 pub(crate) type MessageMemo = Memo<i32, FoundMessage, 8>;
 
-/// What the fast path has looked up for a message: the comm's context id, the other process, and the
-/// message's bytes.
+/// What the fast path has looked up for a message: the comm's context id, the other process, and how many
+/// bytes the message has.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundMessage {
     pub context: u64,
@@ -62,7 +62,7 @@ pub(crate) struct FoundMessage {
 pub(crate) type AllreduceMemo = Memo<Handle, FoundAllreduce, 1>;
 
 /// What the fast path has looked up for an MPI_Allreduce: the comm's set of slots (shared memory of the
-/// members), the operator with its type, and the vector's bytes.
+/// members), the operator with its type, and how many bytes the vector has.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundAllreduce {
     pub set: usize,

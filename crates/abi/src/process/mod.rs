@@ -163,7 +163,7 @@ pub struct JobState {
     pub launcher: Option<sys::process::ProcessHandle>,
 }
 
-/// The memory of an address that MPI_Alloc_mem has returned.
+/// Where memory lies that MPI_Alloc_mem or a window has allocated.
 pub enum Allocation {
     /// Memory in this rank's arena, its part of shared memory. Holds the offset there.
     Arena(u64),

@@ -19,8 +19,8 @@ pub struct CallCounts {
     lists: u32,
 }
 
-/// How often a function was called on a comm. Also the name and the row that its calls have in statistics and
-/// trace.
+/// The calls of one function on one comm: how many there were (`number`), their name in the trace (`name`),
+/// and the index of their row in the statistics (`row`).
 pub struct CountedCalls {
     pub(super) name: String,
     pub(super) row: usize,

@@ -11,8 +11,8 @@ use telemetry::Counter;
 #[derive(Clone, Copy, Default)]
 pub(super) struct FailedPolls {
     polls: u32,
-    /// The time at which the clock was first read after a poll (MPI_Test or the like) last found something,
-    /// in nanoseconds. 0 if it has not been read.
+    /// The time in nanoseconds of the first reading of the clock in the present row of polls without result.
+    /// 0 if the clock has not been read since a poll (MPI_Test or the like) found something.
     since: u64,
     /// Whether this rank's page shows that polls (MPI_Test and the like) have found nothing for long.
     shown: bool,
@@ -36,8 +36,9 @@ impl JobState {
 }
 
 impl Guard {
-    /// Makes one round of progress, then calls `ready`, and returns its answer. If there is none, `counter`
-    /// counts the poll, and a rank that shares its core yields it, since the awaited peer may need the core.
+    /// Makes one round of progress, then calls `ready`, and returns what `ready` returns. If this is None,
+    /// counts the poll in `counter`. If the round has moved nothing either, yields a shared core, since the
+    /// awaited peer may need it.
     #[inline(always)] // Otherwise the result would be copied several times.
     pub(crate) fn poll<T>(
         &mut self,
@@ -110,8 +111,8 @@ impl Guard {
     }
 
     /// Makes progress, and then yields a shared core, because the program may wait for a peer that waits for
-    /// an operation of this rank. Called after some calls by which the program may poll a window, or, where
-    /// ranks share cores, after each flush or unlock.
+    /// an operation of this rank. Called in each flush or unlock that does not take the fast path, and after
+    /// every `WINDOW_POLLS` calls by which the program may poll a window.
     pub(crate) fn progress_after_polls(&mut self) {
         let polls = std::mem::take(&mut self.job().window_polls).max(1);
         telemetry::count(Counter::WindowPolls, polls.into());

@@ -8,9 +8,9 @@ use objects::{ErrorAction, Handle, constants};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Calls the error handler for an error of the MPI function that `guard` names. Returns what this function
-/// returns to the program. Takes the guard by value: a caller that passes it only here need not keep it in
-/// memory.
+/// Calls the error handler for an error of the MPI function that `guard` names. Returns the code that the MPI
+/// function returns to the program. Takes the guard by value: a caller that passes it only here need not keep
+/// it in memory.
 #[cold]
 pub fn raise(mut guard: Guard, error: Error) -> c_int {
     let guard = &mut guard;

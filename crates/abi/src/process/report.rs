@@ -17,7 +17,8 @@ const SILENCE_NS: u64 = 5_000_000_000;
 
 /// Measures how long a call waits for the matching operations of other ranks, and reports a long wait.
 pub(crate) struct Silence {
-    /// The time at which the wait is to be reported. `u64::MAX` once it has been reported.
+    /// The time of `sys::clock` (in nanoseconds) at which the call's wait is to be reported. It is `u64::MAX`
+    /// once the wait has been reported.
     ends: u64,
 }
 
@@ -72,8 +73,8 @@ pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaitin
 }
 
 impl Process {
-    /// Describes the message for which a request waits. Returns None if the request does not wait for one
-    /// message.
+    /// Describes the message that the request `handle` sends or receives. Returns None if its operation is no
+    /// single message.
     fn awaited(&self, handle: objects::Handle) -> Option<OperationReport> {
         let job = self.job.as_deref()?;
         if let Some(receive) = job.deferred.get(handle) {
@@ -132,7 +133,7 @@ pub(crate) fn report(process: &Process) -> String {
     text + &failed_polls()
 }
 
-/// Whether the context id `context` is that of a partitioned message.
+/// Whether a partitioned send or receive of this process uses `context` as its context id.
 fn is_partitioned(job: &JobState, context: u64) -> bool {
     let mut recipes = job.requests.iter().filter_map(|(_, request)| request.recipe.as_deref());
     recipes.any(|recipe| matches!(recipe, Recipe::Partitioned(made) if made.context == context))
@@ -154,13 +155,14 @@ fn capital(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-/// Finds the comm that has the context id `context`. Returns None if no comm has it.
+/// Returns the comm that has the context id `context`, with its handle. Returns None if `context` is None or
+/// no comm has it.
 fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
     let context = context?;
     comms(&process.objects).find(|(_, comm)| comm.has_context(context))
 }
 
-/// Returns the predefined comms, and the comms that the program made.
+/// Returns MPI_COMM_WORLD, MPI_COMM_SELF and the comms that the program made, each with its handle.
 pub(super) fn comms(objects: &Objects) -> impl Iterator<Item = (objects::Handle, &objects::Comm)> {
     let predefined = [COMM_WORLD, COMM_SELF].into_iter();
     let predefined = predefined.filter_map(|handle| Some((handle, objects.comm(handle).ok()?)));
@@ -175,7 +177,8 @@ fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
     }
 }
 
-/// Returns the rank of the process `peer` in the comm as text, or its rank in the job if it is not a member.
+/// Returns the rank of the process `peer` in `comm` as text. Where `comm` is None or has no such member, the
+/// text is the process's number in the job.
 fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String {
     let rank = comm.and_then(|(_, comm)| comm.partners().rank_of(peer).or_else(|| comm.group.rank_of(peer)));
     rank.unwrap_or(peer).to_string()

@@ -34,8 +34,8 @@ impl Guard {
 }
 
 impl Process {
-    /// Whether the operation of a request is over, also for a null or inactive request. Leaves the request as
-    /// it is.
+    /// Whether the operation of the request `handle` is over. Returns true also if the request is null or
+    /// inactive. Leaves the request as it is.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
         if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
             return Ok(true);
@@ -75,8 +75,8 @@ impl Process {
 }
 
 impl JobState {
-    /// Advances the operation of a request. Returns whether the operation is over, also for an inactive
-    /// request. The request keeps the operation's outcome.
+    /// Advances the operation of the request `handle`. Returns whether the operation is over, and true if the
+    /// request is inactive. The request keeps the operation's outcome.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
         let JobState { requests, deferred, p2p, coll, operators, .. } = self;
         if let Some(receive) = deferred.get(handle) {

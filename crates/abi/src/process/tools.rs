@@ -8,7 +8,7 @@ use telemetry::Counter;
 /// The state of the tool interface (MPI_T).
 #[derive(Debug, Default)]
 pub(crate) struct Tool {
-    /// How many calls of MPI_T_init_thread had no matching MPI_T_finalize yet.
+    /// How many calls of MPI_T_init_thread have no matching call of MPI_T_finalize yet.
     pub uses: u32,
     /// The highest thread level that a call of MPI_T_init_thread asked for.
     pub thread_level: i32,
@@ -16,7 +16,8 @@ pub(crate) struct Tool {
     pub sessions: Slab<Slab<Pvar>>,
 }
 
-/// A handle of a performance variable. It counts while it is started.
+/// A tool's handle of a performance variable. While the handle is started, it adds up how much the
+/// variable's counter grows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pvar {
     pub counter: Counter,

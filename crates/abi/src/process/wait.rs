@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The only place that waits, and the round of progress that a wait makes.
+//! How an MPI call waits for an operation (all calls wait here), and one round of progress.
 //!
-//! A wait looks for news in memory for a moment, then makes rounds of progress, and then yields the cpu, and
-//! sleeps on the rank's doorbell (a word in shared memory) with the lock free (`progress::Idle`).
+//! A wait has three phases. First it looks at shared memory for a moment. Then it makes rounds of progress.
+//! At last it frees the lock, and yields the cpu or sleeps on the rank's doorbell (`progress::Idle`).
 
 use super::lock::{Guard, let_others_lock};
 use super::{JobState, Process, callback, raise, report};
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
 
-/// What a call waits for. It is shown if the wait lasts.
+/// What a call waits for. If the wait lasts, the rank writes this into its page for `mpirun` to print.
 pub(crate) enum Awaiting {
     /// The call has not set what it waits for.
     Nothing,
@@ -30,8 +30,8 @@ const ROUNDS_UNTIMED: u32 = 16;
 pub(crate) const LOOKS: u32 = 32;
 /// How many times a wait that looks at memory yields the cpu before it makes progress.
 const GIVES: u32 = 16;
-/// How many times (20 to 60 ns each) a wait looks at memory before it yields a shared cpu, while its peers
-/// run on other cpus. Then it yields all the same, since those cpus may be shared, too.
+/// How many times (20 to 60 ns each) a wait on a shared cpu looks at memory before it yields the cpu, while
+/// no awaited peer needs that cpu. A wait whose peer needs the cpu yields at once.
 const SPINS: u32 = 64;
 
 impl Guard {
@@ -45,9 +45,9 @@ impl Guard {
         }
     }
 
-    /// Looks for a moment for a message from `peer`, before a receive is posted, by calls of `ready`. Where
-    /// threads share the lock, calls `ready` only once, since the next packet may be the message of another
-    /// thread's receive.
+    /// Calls `ready` for a moment until it returns a message from `peer`, before a receive is posted. Returns
+    /// None if no message came in time. Where threads share the lock, calls `ready` only once, since the next
+    /// packet may be for another thread's receive.
     #[inline]
     pub(crate) fn look_for_message<T>(
         &mut self,
@@ -101,9 +101,9 @@ impl Guard {
         Err(moved)
     }
 
-    /// Calls `ready`, which looks at memory that peers write, many times for a moment, with little progress
-    /// between. A thread that shares its core or the lock yields between the calls. If `needs` says that no
-    /// awaited peer needs this cpu, it spins a little first: other ranks would only wait there, too.
+    /// Calls `ready`, which looks at memory that peers write, many times, with little progress between.
+    /// Returns None if `ready` had no answer in some microseconds. A thread that shares its core or the lock
+    /// yields between the calls; it spins first while `needs` returns false: no awaited peer needs the cpu.
     #[inline]
     pub(crate) fn look_for<T>(
         &mut self,
@@ -128,9 +128,9 @@ impl Guard {
         None
     }
 
-    /// The part of `look_for` for a thread that shares its core or the lock: calls `ready` until it has an
-    /// answer or the thread has yielded the cpu `GIVES` times. If threads share the lock, the lock is free
-    /// during each yield.
+    /// The part of `look_for` for a thread that shares its core or the lock. Calls `ready` until it returns
+    /// an answer. Returns None after the thread has yielded the cpu `GIVES` times. If threads share the lock,
+    /// the lock is free during each yield.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
@@ -285,8 +285,8 @@ impl Guard {
     }
 
     /// Prints a warning of the crate `coll` if there is one, such as that memory cannot be read. Ends this
-    /// process if its world (its MPI_COMM_WORLD) is being ended, or if the launcher that it has started has
-    /// ended. A wait calls this before it idles.
+    /// process if its world is being ended, or if an `mpirun` that this process started (to spawn others)
+    /// has ended. A wait calls this function before it idles.
     fn check_world(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {
@@ -310,8 +310,9 @@ impl Guard {
         }
     }
 
-    /// Yields or sleeps with the lock free. Calls `ready` once more when peers can already wake this thread:
-    /// another thread may have made the last progress, and then no peer rings the doorbell.
+    /// Yields or sleeps with the lock free. Before it sleeps, calls `ready` once more, since another thread
+    /// may have made the last progress, and then no peer rings the doorbell. Returns what the thread did, and
+    /// the answer of `ready`.
     fn idle<T>(
         &mut self,
         idle: &mut Idle,

@@ -30,8 +30,9 @@ pub struct Win {
     pub epochs: Option<Box<Epochs>>,
 }
 
-/// The values of a window's predefined attributes, in the numbers of the program's ABI. The program gets
-/// pointers to these values, so they must not move.
+/// The values of a window's predefined attributes. Constants such as the flavor have the values of the
+/// program's ABI (the standard's or MPICH's). The program gets pointers to these values, so they must not
+/// move.
 pub struct WindowAttributes {
     /// The value of MPI_WIN_BASE, an address.
     pub base: usize,
@@ -46,7 +47,8 @@ pub struct WindowAttributes {
 }
 
 impl WindowAttributes {
-    /// Makes the values of a new window's predefined attributes, in the numbers of the program's ABI.
+    /// Makes the values of a new window's predefined attributes. Constants get the values of the program's
+    /// ABI.
     pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> WindowAttributes {
         let flavor = match flavor {
             Flavor::Create => c::WIN_FLAVOR_CREATE,
@@ -108,7 +110,7 @@ impl Guard {
         self.wait_window(win, |window, _| Ok(window.is_done_here(rank)))
     }
 
-    /// Waits until `ready` returns true for a window. Makes progress meanwhile.
+    /// Waits until `ready` returns true for the window `win`, or an error. Makes progress meanwhile.
     #[inline]
     pub(crate) fn wait_window(
         &mut self,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The requests of deferred receives (`p2p/deferred.rs`): receives that have started, but are not in the
-//! queue of posted receives yet. Most receives are deferred. Their requests have no entry in the table of
-//! requests. The request's handle is the receive's number in `p2p`, and the table here holds the rest.
+//! queue of posted receives yet. Most receives are deferred. The number in such a request's handle is the
+//! receive's number in `p2p`. The comm and the source are in the table of this file, so the request needs no
+//! entry in the table of requests.
 //!
 //! Invariant: a receive keeps its entry until its request is completed or freed. Until then `p2p` gives the
 //! entry's number to no other receive.
@@ -41,7 +42,7 @@ impl DeferredReceive {
         self.handle.number(HandleKind::Request).expect("a deferred receive has a number")
     }
 
-    /// Returns the receive's source in the form that other receives use.
+    /// Returns the receive's source (the peer, and its rank in the comm) as a `ReceiveSource`.
     pub fn source(&self) -> ReceiveSource {
         ReceiveSource::Peer { peer: self.peer, rank: self.rank }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Images: memory on which a reduction works in place of the program's buffers, where these have gaps. They
-//! serve a datatype of the program with an operator of the program, and a predefined pair with padding (MPI
-//! 5.0, sections 6.9.4 and 6.9.5).
+//! Images: memory on which a reduction works in place of the program's buffers if their datatype has gaps. A
+//! reduction uses images for a datatype and an operator of the program, and for a predefined pair with
+//! padding (MPI 5.0, sections 6.9.4 and 6.9.5).
 //!
 //! The program's operator must see vectors in the datatype's shape, with gaps, but a reduction may not write
-//! into the gaps of the program's buffers. So the schedule works on an image: memory of the same shape, which
-//! is filled before the reduction and copied back after it. To the schedule the image of a block is one piece
-//! of bytes; only the operator knows the datatype.
+//! into the gaps of the program's buffers. So the schedule works on an image: memory of the same shape. The
+//! program's bytes are copied into the image before the reduction, and the result is copied back after it.
+//! For the schedule an image is contiguous bytes; only the operator knows the datatype.
 
 use crate::args::Handle;
 use datatype::{Basic, Buffer, Datatype, Layout};
@@ -36,13 +36,15 @@ enum ImageForm {
 }
 
 impl ImageShape {
-    /// Returns how elements lie in memory that the program's own operators combine.
+    /// Returns how elements of `datatype` lie in the memory that an operator of the program combines: with
+    /// their gaps.
     pub fn of(datatype: &Datatype) -> ImageShape {
         let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Gaps };
         ImageShape { layout: datatype.layout().clone(), basic: datatype.basic(), form }
     }
 
-    /// Returns how elements of a predefined datatype lie in memory that predefined operators combine.
+    /// Returns how elements of a predefined `datatype` lie in the memory that a predefined operator combines:
+    /// without padding.
     pub fn packed(datatype: &Datatype) -> ImageShape {
         let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Packed };
         ImageShape { form, ..ImageShape::of(datatype) }
@@ -79,7 +81,7 @@ impl ImageShape {
         }
     }
 
-    /// Returns the distance in bytes from the begin of an image (a copy of elements) of `bytes` bytes to the
+    /// Returns the distance in bytes from the start of an image (a copy of elements) of `bytes` bytes to the
     /// address that the operator gets.
     pub fn origin(&self, bytes: usize) -> i64 {
         if self.form != ImageForm::Gaps || bytes == 0 {
@@ -89,8 +91,8 @@ impl ImageShape {
         -(self.layout.true_lb + last.min(0))
     }
 
-    /// Returns how many bytes of an image (a copy of elements) of `bytes` bytes an algorithm must keep
-    /// together: one element, or, if the elements have gaps, all.
+    /// Returns the length in bytes of the smallest part of an image that an algorithm may treat alone: one
+    /// element, or the whole image (`bytes` bytes) if the elements have gaps.
     pub fn unit(&self, bytes: usize) -> u64 {
         (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
@@ -148,9 +150,9 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Describes the vector for the next call of the operator. The vector is at the start of `bytes` bytes of
-    /// memory. `block` is the number of the first block in this memory, or None if there are no blocks.
-    /// Returns the vector's bytes, the offset of its first element, and how many elements it has.
+    /// Returns where the vector for the next call of the operator lies in `bytes` bytes of memory: the
+    /// vector's length in bytes, the offset in bytes of its first element, and its number of elements.
+    /// `block` is the number of the block at the start of this memory, or None if the vector has no blocks.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_contiguous() && !self.counts.is_empty()) else {
@@ -167,16 +169,17 @@ impl Operator {
 pub struct Image {
     input: Option<Block>,
     output: Option<Block>,
-    /// The image of the result (memory with the same elements), and the program's buffer, to which it is
-    /// copied. None if this rank gets no result.
+    /// The image of the result, and the program's buffer into which the image is copied at the end. None if
+    /// this rank gets no result.
     result: Option<(Buffer, Buffer)>,
     /// The index of the program's operator in `JobState::operators`. None for a predefined operator.
     pub operator: Option<usize>,
 }
 
 impl Image {
-    /// Makes an image (a copy of elements) of each block of `input`, and an image for a result of `received`
-    /// elements. Block `i` has `counts[i]` elements.
+    /// Makes an image for `input`, with the program's elements, and one for a result of `received` elements.
+    /// Block `i` of `input` has `counts[i]` elements. `output` is the program's buffer for the result, or
+    /// None if this rank gets no result.
     pub fn new(
         shape: &ImageShape,
         counts: &[i64],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The collectives that a collective library such as NCCL carries out, and this process's communicators in
-//! the library. `collective/library.rs` starts them.
+//! the library. `collective/library.rs` starts the collectives.
 
 use super::{Completion, to_bytes, to_words};
 use ccl::{Communicator, Id, Library, LibraryStep, PendingResult};
@@ -15,7 +15,7 @@ use sys::Block;
 #[derive(Default)]
 pub struct Communicators {
     by_context: HashMap<u64, CommunicatorEntry>,
-    /// The communicators of freed comms, most of which this process has yet to leave.
+    /// The communicators of freed comms. This process is still leaving most of them.
     freed: Vec<CommunicatorEntry>,
 }
 
@@ -36,7 +36,7 @@ impl Communicators {
     }
 
     /// Starts the steps of a collective on the collective library's communicator for the context id
-    /// `context`.
+    /// `context`. Returns the collective under way.
     pub(crate) fn start(&self, context: u64, steps: Vec<LibraryStep>) -> LibraryCollective {
         let (communicator, exchange) = &self.by_context[&context];
         LibraryCollective { exchange: exchange.clone(), ended: communicator.start(steps) }
@@ -51,9 +51,9 @@ impl Communicators {
         self.freed.extend(made);
     }
 
-    /// Begins to leave all communicators, and returns whether this process has left them. Ranks leave
-    /// communicators in no common order, and in each the library may wait for the other ranks, so nothing
-    /// waits here.
+    /// Begins to leave all communicators, and returns whether this process has left all. Does not wait: the
+    /// library may wait for other ranks when this process leaves a communicator, and ranks leave
+    /// communicators in any order.
     pub(crate) fn have_left(&self) -> bool {
         let all = || self.by_context.values().chain(&self.freed);
         all().for_each(|(communicator, _)| communicator.leave());
@@ -74,22 +74,22 @@ pub struct LibraryCollective {
     ended: PendingResult,
 }
 
-/// What the members of a comm tell each other to agree on an id for a communicator in the collective library:
-/// the id that rank 0 has made, and the version of each rank's library.
+/// The exchange by which the members of a comm agree on an id for a communicator in the collective library.
+/// Each rank sends its library's version, and rank 0 also sends the id that it has made.
 pub(crate) struct Statement {
     library: &'static Library,
     /// The allgather by which the members agree on the communicator's id. None before it starts and when it
     /// is over.
     pub ticket: Option<CollTicket>,
-    /// What this rank sends in the allgather `ticket`: the version of its library, and rank 0's id.
+    /// What this rank sends in the allgather `ticket`: the version of its library, and, on rank 0, the id.
     pub mine: Block,
     /// What all ranks send in the allgather `ticket`, as this rank receives it.
     pub all: Block,
 }
 
 impl Statement {
-    /// Makes what the rank `rank` of `size` ranks sends to agree on an id for a communicator. The caller then
-    /// starts the allgather.
+    /// Makes the exchange of the rank `rank` of `size` ranks: what it sends to agree on an id for a
+    /// communicator, and the memory for what all send. The caller then starts the allgather.
     pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
         let id = if rank == 0 { library.make_id().ok() } else { None };
         let mut mine = to_bytes(&[i64::from(library.file_and_version().1), i64::from(id.is_some())]);
@@ -106,8 +106,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// When the members' allgather is over, gives the communicator of the collective library its id, or the
-    /// error.
+    /// When the members' allgather is over, gives the communicator the id on which the members agreed, or the
+    /// error if they did not agree.
     fn poll(&mut self, coll: &mut Coll) {
         if let Some(outcome) = self.statement.ticket.and_then(|ticket| coll.outcome(ticket)) {
             self.statement.ticket = None;

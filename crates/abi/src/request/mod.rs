@@ -80,8 +80,8 @@ impl Completion {
         completion
     }
 
-    /// Returns the completion of an access to a file. `outcome` is how many bytes of the program's memory
-    /// were moved.
+    /// Returns the completion of an access to a file. `outcome` is the number of bytes of the program's
+    /// memory that were read or written, or the error.
     pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
         let mut completion = Completion::EMPTY;
         match outcome {
@@ -128,8 +128,9 @@ pub enum Recipe {
     /// A receive: MPI_Recv_init.
     Recv(Receive),
     /// A collective: MPI_Bcast_init and the like. `members.sequence` is the number of the latest collective
-    /// in the request's context, `starts` counts starts. `queue` says whether a queue carries it out;
-    /// `library` has the steps if a collective library does.
+    /// in the request's context, `starts` the number of starts. `queue` says whether the comm's queue carries
+    /// out each start. `library` has the steps for the collective library, or None if another carrier is
+    /// chosen.
     Coll {
         planned: Box<Planned>,
         members: Members,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Reductions of device memory among ranks of one host. The bytes never pass through host memory.
 //!
-//! Each rank exports its input (lets the other ranks' devices read it). It reduces one piece of the vector by
-//! kernels, from all ranks' memory in the order of ranks. In an allreduce it then copies the other pieces
-//! from the ranks that reduced them. Between these steps the ranks exchange words: what each exports; whether
-//! all pieces are reduced; whether all ranks have read what they need. If some rank's buffers are not device
-//! memory, or no kernel can reduce them, the first exchange shows this, and all ranks start a schedule in
-//! `coll` instead.
+//! Each rank exports its input (lets the other ranks' devices read it). Each rank reduces one part of the
+//! vector by kernels, which read all ranks' memory in the order of ranks. In an allreduce each rank then
+//! copies the other parts from the ranks that reduced them. Between these steps the ranks exchange words:
+//! what each rank exports; whether all parts are reduced; whether all ranks have read what they need. If some
+//! rank's buffers are not device memory, or no kernel can reduce them, the first exchange shows this, and all
+//! ranks start a schedule in `coll` instead.
 //!
 //! Read next: `collective/on_device.rs`, which starts a reduction; `device/src/export.rs`.
 
@@ -24,25 +24,25 @@ use telemetry::{Carried, Choice, Counter, TimedOperation};
 
 type MemoryDescription = [u64; DESCRIPTION_WORDS];
 
-/// What this rank contributes to a reduction on devices, and what it reduces. All memory here is device
-/// memory.
+/// A reduction on devices as this rank takes part in it: its operator, its memory, and the part of the vector
+/// that each rank reduces. All memory here is device memory.
 pub(crate) struct DeviceShare {
     pub reduction: KernelReduction,
     pub rank: usize,
-    /// For each rank, the offset and the length in bytes of the piece of the vector that it reduces.
+    /// The offset and the length, in bytes, of the part of the vector that each rank reduces, by rank.
     pub pieces: Vec<(usize, usize)>,
     pub input: Span,
-    /// The memory into which this rank reduces its piece of the vector.
+    /// The memory into which this rank reduces its part of the vector.
     pub sum: Span,
     /// The memory for the whole result of an allreduce, of which `sum` is a part. None in other reductions.
     pub whole: Option<Span>,
-    /// Memory for a copy of this rank's operand, which the sum of lower ranks would overwrite. None unless
-    /// the reduction is in place.
+    /// Memory for a copy of this rank's operand. If the reduction is in place, the sum of the lower ranks'
+    /// operands overwrites the operand before the reduction reads it. None unless it is in place.
     pub aside: Option<StandInMemory>,
 }
 
 impl DeviceShare {
-    /// Whether a kernel can reduce this rank's piece of the vector. Runs a kernel with no elements to find
+    /// Whether a kernel can reduce this rank's part of the vector. Runs a kernel with no elements to find
     /// out.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
@@ -50,9 +50,9 @@ impl DeviceShare {
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
-    /// Reduces this rank's piece of the vector in the order of ranks (`schedule::order`). `inputs` describe
-    /// the device memory of each rank's input. A kernel takes the next operand as its left one, which is
-    /// right because all its operators commute.
+    /// Reduces this rank's part of the vector in the order of ranks (`schedule::order`). `inputs` describe
+    /// the device memory of each rank's input. Kernels swap the two operands of each operation, which changes
+    /// no result, because their operators commute.
     fn reduce(&self, inputs: &[MemoryDescription]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
@@ -80,8 +80,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// Copies the pieces that other ranks have reduced, if this is an allreduce. `sums` describe the device
-    /// memory in which each rank has reduced its piece.
+    /// Copies the parts of the vector that other ranks have reduced, if this is an allreduce. `sums` describe
+    /// the device memory in which each rank has reduced its part.
     fn collect(&self, sums: &[MemoryDescription]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
@@ -92,8 +92,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// Returns the other ranks, from the next rank on. In this order not all ranks read one rank's memory at
-    /// a time.
+    /// Returns the other ranks, from the next rank on. In this order not all ranks read the memory of one
+    /// rank at the same time.
     fn others(&self) -> impl Iterator<Item = usize> {
         let (rank, size) = (self.rank, self.pieces.len());
         (1..size).map(move |step| (rank + step) % size)
@@ -104,8 +104,8 @@ impl DeviceShare {
 pub struct OnDevice {
     comm: Handle,
     share: Option<DeviceShare>,
-    /// The comm's members, once for each collective that the reduction may start, each time with that
-    /// collective's number: three exchanges, and the call through `coll`.
+    /// The comm's members with the number of a collective, for each collective that the reduction may start:
+    /// the three exchanges, and the call that `coll` carries out if devices cannot.
     members: [Members; 4],
     /// The call that goes through `coll` if some rank cannot reduce on a device, and the stand-ins (host
     /// memory) of its buffers. None once this call has started.
@@ -128,12 +128,13 @@ pub struct OnDevice {
 }
 
 /// How many words each rank sends in the first exchange: whether it can take part, a description of its input
-/// (device memory that it lets others read), and a description of the memory into which it reduces its piece
+/// (device memory that it lets others read), and a description of the memory into which it reduces its part
 /// of the vector.
 const WORDS: usize = 1 + 2 * DESCRIPTION_WORDS;
 
 impl OnDevice {
-    /// Starts the first exchange of a reduction. `share` is None if this rank cannot take part.
+    /// Starts the first exchange of a reduction, and returns the reduction. `share` is None if this rank
+    /// cannot take part. `usual` is the call for `coll` to carry out if some rank cannot.
     ///
     /// Errors: the exchange cannot be started.
     pub(crate) fn start(
@@ -209,7 +210,7 @@ impl OnDevice {
         self.start_next_exchange(coll, collected)
     }
 
-    /// Whether this is an allreduce, in which each rank copies the other ranks' pieces once they are reduced.
+    /// Whether this is an allreduce, in which each rank copies the parts that other ranks have reduced.
     fn is_collected(&self) -> bool {
         self.fallback.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
     }
@@ -250,8 +251,8 @@ impl Drop for OnDevice {
     }
 }
 
-/// Returns where, in a rank's words of the first exchange, the descriptions of two blocks of device memory
-/// lie: of its input, and of the memory into which it reduces its piece of the vector.
+/// Returns where two descriptions lie in the words that a rank sends in the first exchange: the description
+/// of its input, and the description of the memory into which it reduces its part of the vector.
 fn descriptions(words: &Block) -> [Span; 2] {
     [1, 1 + DESCRIPTION_WORDS].map(|at| words.span().slice(8 * at, 8 * DESCRIPTION_WORDS))
 }

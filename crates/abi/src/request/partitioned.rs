@@ -29,7 +29,7 @@ pub struct Partitioned {
     pub(crate) tag: i32,
     pub(crate) buffer: Buffer,
     pub(crate) partitions: u32,
-    /// The group whose rank for the sender goes into the status.
+    /// The group in which the sender's rank is looked up for the status.
     pub(crate) group: Arc<Group>,
     /// The heading, the sender's first message, which describes its partitions. Empty until it has been sent
     /// (at the sender) or has arrived (at the receiver).
@@ -72,10 +72,11 @@ pub struct PartitionedStart {
     /// The memory of the heading, the sender's first message. None if this start neither sends nor receives
     /// it.
     heading: Option<Block>,
-    /// The ticket (the number in `p2p`) of the send or receive of the heading, the sender's first message.
-    /// None once it is over, and if this start has none.
+    /// The ticket (the number in `p2p`) of this start's send or receive of the heading, the sender's first
+    /// message. None if this start has no such operation, or when it is over.
     heading_ticket: Option<Ticket>,
-    /// The partitions that are under way, in order: the partition's number, and what moves it.
+    /// The partitions that are under way, in the order in which they were started: each partition's number,
+    /// and what moves it.
     open: Vec<(u32, Transfer)>,
     /// The number of this start of the partitioned request. The first start has the number 0.
     start: u32,
@@ -90,8 +91,8 @@ pub struct PartitionedStart {
     /// For each partition of the sender, whether the trace has its arrival. Empty unless this is a receiver
     /// that traces.
     traced: Vec<bool>,
-    /// What proxies have moved of the partitioned message so far. None if they have moved nothing, or
-    /// operations are not timed.
+    /// The bytes that proxies have moved of the partitioned message so far, and their cpu time. None if
+    /// they have moved nothing, or operations are not timed.
     carried: Option<Carried>,
 }
 
@@ -111,8 +112,8 @@ impl Transfer {
         }
     }
 
-    /// Returns what a proxy has moved of the partition. Returns None if no proxy moves it, or operations are
-    /// not timed.
+    /// Returns the bytes of the partition that a proxy has moved, and its cpu time. Returns None if no
+    /// proxy moves the partition, or operations are not timed.
     fn carried(self, coll: &Coll) -> Option<Carried> {
         match self {
             Transfer::Instance(ticket, _) if telemetry::timed() => {
@@ -134,7 +135,8 @@ impl Transfer {
     }
 }
 
-/// Adds what proxies have moved of one partition to what they have moved of the others.
+/// Returns the sum of the bytes and of the times of two proxies' transfers: `one` partition, and `all`
+/// partitions counted so far. Returns None if both are None.
 fn sum(all: Option<Carried>, one: Option<Carried>) -> Option<Carried> {
     let (Some(all), Some(one)) = (all, one) else { return all.or(one) };
     let (bytes, cpu_ns) = (all.bytes + one.bytes, all.cpu_ns + one.cpu_ns);
@@ -185,7 +187,7 @@ impl Partitioned {
         Ok(Work::Partitioned(parts))
     }
 
-    /// Returns what is known of the partitioned message when it starts, for the statistics and the trace.
+    /// Returns the message's direction, context, peer, tag and length, for the statistics and the trace.
     /// Returns None if the other end is MPI_PROC_NULL.
     pub(crate) fn end(&self) -> Option<MessageEnd> {
         let Partitioned { sends, context, tag, .. } = *self;
@@ -305,8 +307,8 @@ impl PartitionedStart {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
 
-    /// Returns what proxies have moved of the partitioned message so far. Returns None if operations are not
-    /// timed.
+    /// Returns the bytes that proxies have moved of the partitioned message so far, and their cpu time.
+    /// Returns None if no proxy has moved any, or operations are not timed.
     pub(crate) fn carried(&self) -> Option<Carried> {
         self.carried
     }
@@ -334,8 +336,9 @@ impl PartitionedStart {
         Ok(())
     }
 
-    /// Starts the instance that moves one of the sender's `partitions`. Both ends give the instance the same
-    /// number. No other live instance has this number, because neither end can be more than one start ahead.
+    /// Starts the instance that moves the sender's partition `partition`. `partitions` is the sender's number
+    /// of partitions. Both ends give the instance the same number. No other live instance has this number,
+    /// because neither end can be more than one start ahead.
     fn start_instance(
         &self,
         coll: &mut Coll,
@@ -354,8 +357,8 @@ impl PartitionedStart {
         Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 
-    /// Returns a sentence for the error that the call `call` on the active request `request` returns: the
-    /// other end waits for all partitions (MPI 5.0, section 4.2.1).
+    /// Returns the text of the error of `call` (MPI_Request_free or MPI_Cancel) on the active request
+    /// `request`. The program must first wait for the request (MPI 5.0, section 4.2.1).
     pub(crate) fn active(&self, request: Handle, call: &str) -> String {
         let noun = if self.made.sends { "send" } else { "receive" };
         let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };
@@ -370,8 +373,8 @@ impl PartitionedStart {
         self.heading_ticket.is_some() && !self.made.sends
     }
 
-    /// Whether partition `at` of the sender has arrived. In `open` the partitions are in the order of their
-    /// numbers.
+    /// Whether partition `at` of the sender has arrived at this receiver. A receiver has started all
+    /// partitions, in the order of their numbers.
     fn is_here(&self, p2p: &P2p, coll: &Coll, at: usize) -> bool {
         self.done[at] || self.open.get(at).is_some_and(|(_, transfer)| transfer.is_over(p2p, coll))
     }

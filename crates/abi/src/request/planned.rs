@@ -25,14 +25,14 @@ pub(crate) struct TracedCollective {
     /// The rank of the root in the comm. 0 for collectives without a root.
     pub(crate) root: u32,
     pub(crate) has_neighbors: bool,
-    /// For a persistent request, its context id and the number of this start, since members may start
-    /// requests in any order. None for other collectives.
+    /// For a start of a persistent request: the request's context id and the start's number, by which the
+    /// trace names the collective. None for other collectives.
     pub(crate) started: Option<(u64, u32)>,
 }
 
 impl TracedCollective {
-    /// Returns from which ranks this rank needs data. Unknown on an intercommunicator, where not all ranks
-    /// know the root.
+    /// Returns from which ranks this rank needs data. Returns `Unknown` if no single root or lower ranks send
+    /// the data, and on an intercommunicator, where not all ranks know the root.
     pub(crate) fn needs(&self, comm: &Comm) -> Needs {
         use Collective::*;
         match self.collective {
@@ -60,7 +60,8 @@ pub struct Planned {
     function: &'static str,
 }
 
-/// What a reduction prepares at each start: its operator, and images (copies) of the program's buffers.
+/// What each start of a reduction needs to make its operator, and its images (copies of the program's
+/// buffers).
 #[derive(Clone)]
 pub struct Imaged {
     pub shape: ImageShape,
@@ -92,8 +93,8 @@ impl Planned {
         Ok(false)
     }
 
-    /// Checks the program's buffers, for which host memory may stand in. Also marks the host memory that the
-    /// call only reads, so that it is not copied back.
+    /// Checks that the program's buffers do not overlap, if host memory stands in for them. Also marks the
+    /// host memory that the call only reads, so that this memory is not copied back.
     #[cold]
     fn check_stand_ins(&self) -> Result<()> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -136,8 +137,9 @@ impl Planned {
         self
     }
 
-    /// Returns the call as it can be started now. Adds its operator to `operators`. Copies buffers with gaps
-    /// into images, memory on which the reduction works.
+    /// Returns the call in a form that can start now, and the reduction's images: copies of buffers with
+    /// gaps, on which the reduction works. Adds the program's operator to `operators`. The images are None
+    /// if the plan has no `imaged`.
     pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
         let Planned { mut call, imaged, .. } = self;
         let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));

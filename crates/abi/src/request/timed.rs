@@ -8,7 +8,7 @@ use slab::Slab;
 use std::sync::Arc;
 use telemetry::{ANY_PEER, Carried, Choice, TimedOperation};
 
-/// What the sender or the receiver knows of a message when it starts.
+/// The facts about a message that its sender or its receiver has when the send or receive starts.
 #[derive(Clone)]
 pub struct MessageEnd {
     pub(crate) sends: bool,
@@ -19,8 +19,8 @@ pub struct MessageEnd {
 }
 
 impl MessageEnd {
-    /// Describes a message that MPI_Mprobe or MPI_Improbe has matched, for its receive. The sender is in
-    /// `group`.
+    /// Describes a message that MPI_Mprobe or MPI_Improbe has matched. The receive of the message uses the
+    /// description. The sender is in `group`.
     pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> MessageEnd {
         let source = ReceiveSource::Any(group.clone());
         MessageEnd { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
@@ -86,7 +86,8 @@ impl Timed {
     }
 }
 
-/// Returns whether `p2p` sends a message of `bytes` bytes to `peer` eagerly or by rendezvous, for its record.
+/// Returns what the record of a message says about its protocol: whether `p2p` sends `bytes` bytes to `peer`
+/// eagerly or by rendezvous.
 pub(crate) fn choice(p2p: &mut P2p, peer: u32, bytes: u64) -> Choice {
     if p2p.is_long(peer, bytes as usize).is_ok_and(|is_long| is_long) {
         Choice::Rendezvous

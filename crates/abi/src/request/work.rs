@@ -178,8 +178,8 @@ impl Work {
         }
     }
 
-    /// Replaces this operation by `next` and polls it. Returns the operation's outcome if there is no next
-    /// operation.
+    /// Makes this operation the operation `next`, and polls it once. Returns the outcome of `next`, or None
+    /// if it is still under way. Returns an outcome at once if `next` is None or an error.
     fn continue_as(
         &mut self,
         next: Result<Option<Work>>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The carrier of reductions by devices (GPUs): their kernels reduce data in the devices' memory. Members
-//! exchange whether their buffers lie there. If some rank's buffers lie elsewhere, all members use a
-//! schedule.
+//! tell each other whether their buffers are in device memory. If some rank's buffers are not, all members
+//! use a schedule.
 
 use super::{CallFacts, CallMode, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;

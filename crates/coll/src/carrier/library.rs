@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Whether the collective library that OUTBOARD_CCL names (NCCL or its like) carries a collective out.
+//! Decides whether the collective library that OUTBOARD_CCL names (NCCL or its like) carries a collective
+//! out.
 
 use super::{CallFacts, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;
@@ -11,10 +12,10 @@ const BYTES_MIN: u64 = 64 << 10;
 /// The facts about a loaded collective library on which the choice of a carrier depends.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryFacts {
-    /// The length, in bytes, from which on the library was measured to be faster than this library's own
-    /// algorithms; None if that was not measured.
+    /// The length, in bytes, from which on the collective library was measured to be faster than Outboard's
+    /// algorithms. None if nobody has measured that.
     pub measured: Option<u64>,
-    /// Whether the library has the call's element type and operator, if the call is a reduction.
+    /// Whether the library has the element type and the operator of the call. Only reductions depend on this.
     pub has_operator: bool,
     /// Whether the members have made the library's communicator for this comm, or can make it in this call.
     pub may_join: bool,

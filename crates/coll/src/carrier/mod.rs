@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Decides what carries a collective out, in one way for calls of programs, `outboard plan` and `outboard
-//! explain`.
+//! Decides what carries a collective out. Calls of programs, `outboard plan` and `outboard explain` all use
+//! this code.
 //!
-//! There are two decisions. `choose` names the carrier. All members come to the same answer, since it depends
-//! only on what all know alike; the same holds for whether proxies fetch the bytes that a schedule moves
-//! between hosts. If a schedule is the carrier, each rank then decides for itself whether it or its proxy
-//! executes the schedule (`execute`), since both can work with the other members' executors.
+//! There are two decisions. First `choose` names the carrier. It depends only on what all members know alike,
+//! so all members come to the same answer. If the carrier is a schedule, each rank then decides for itself
+//! whether it or its proxy executes the schedule (`execute`), because each can work with the other members'
+//! executors. Whether proxies fetch the bytes that the schedule moves between hosts is decided alike on all
+//! members.
 //!
 //! Each carrier is a file here, whose `takes` says why it takes a call, if it does. The carriers are asked in
 //! the order of the rows of `carriers!`. `abi/collective/start.rs` starts each.

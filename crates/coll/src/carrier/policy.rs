@@ -30,7 +30,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads the settings. `algorithms` holds the algorithms that the user has chosen.
+    /// Makes the policy from the settings. `algorithms` holds the algorithms that the user has chosen.
     pub fn new(settings: &Settings, algorithms: &AlgorithmChoice) -> Policy {
         let offload = Offload::from(settings.offload);
         let is_checked = settings.check != 0;

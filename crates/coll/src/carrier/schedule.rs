@@ -13,13 +13,13 @@ pub(super) fn takes(_: &CallFacts, _: &CarrierFacts) -> Option<Why> {
 }
 
 /// The shortest edge (a send and its receive), in bytes, that a proxy fetches in an all-to-all where the
-/// kernel moves messages. Ranks send shorter edges as messages, which the kernel has taken before the program
-/// computes (docs/measured/hosts.md).
+/// kernel moves messages. Ranks send shorter edges as messages: the kernel has then copied the bytes before
+/// the program starts to compute (docs/measured/hosts.md).
 pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
 
-/// Returns the fewest bytes of an edge (a send and its receive) between hosts that a proxy fetches. Ranks
-/// send shorter edges as messages. `call` returns the facts of the call; it is called only where some edge
-/// leads to another host.
+/// Returns the length in bytes from which on proxies fetch an edge (a send and its receive) between hosts.
+/// Ranks send shorter edges as messages. `call` returns the facts of the call; this function calls it only
+/// where some edge may lead to another host.
 pub fn fetched_bytes_min(
     policy: &Policy,
     mode: CallMode,
@@ -43,8 +43,8 @@ pub fn fetched_bytes_min(
     }
 }
 
-/// Whether every edge of the call's schedule leads from a program's input to a program's output, so that no
-/// edge waits for another.
+/// Whether each edge of the call's schedule moves a block of one rank's input into another rank's output, so
+/// that no edge waits for another.
 fn is_exchange(call: &CallFacts) -> bool {
     matches!(call.collective, Alltoall | Alltoallv | Alltoallw)
 }
@@ -55,8 +55,8 @@ pub fn offload(policy: &Policy, mode: CallMode) -> Offload {
     if mode == CallMode::Blocking && policy.offload != Offload::On { Offload::Off } else { Offload::Auto }
 }
 
-/// Returns about how many bytes a rank sends and receives, or None if the ranks do not know that number
-/// alike: in v- and w-collectives, among neighbours, and on an intercommunicator.
+/// Returns the approximate number of bytes that a rank sends and receives. Returns None where that number may
+/// differ among ranks: in v- and w-collectives, among neighbours, and on an intercommunicator.
 fn common_bytes(call: &CallFacts) -> Option<u64> {
     let blocks = match call.collective {
         collective if !call.all_of_one_group || collective.has_counts() => return None,

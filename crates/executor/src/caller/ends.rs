@@ -18,8 +18,8 @@ use telemetry::Counter;
 const RETIRING_MAX: usize = 64;
 
 impl Instance {
-    /// Whether neither the rank nor its proxy drives the operation any more, and no withdrawal of a message
-    /// still waits for the proxy's answer.
+    /// Whether the rank and its proxy have both stopped driving the operation. False also while the rank
+    /// waits for the proxy's answer to the withdrawal of a message.
     fn has_ended(&self) -> bool {
         let has_ended = match self.choice.is_proxy() {
             true => self.state() == COMPLETE && self.has_ended_share(),
@@ -59,7 +59,8 @@ impl Executor {
     }
 
     /// Whether this instance (a started schedule) may stay in the directory after its operation has ended for
-    /// the MPI program. A message never may: another receive can follow under the same name.
+    /// the MPI program. False for a message, since a later receive can have the same key, and if too many
+    /// instances stay already.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();
         let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
@@ -104,8 +105,8 @@ impl Executor {
         }
     }
 
-    /// Ends the operation at `index`: forgets it and frees its block for another start. Returns why it
-    /// failed; None if it succeeded.
+    /// Ends the operation at index `index` of `outstanding`: forgets it, and frees its block (its memory) for
+    /// another start. Returns why the operation failed; None if it succeeded.
     pub(super) fn end(&mut self, index: usize) -> Option<Fault> {
         let fault = self.outstanding[index].block.run.record.fault();
         let instance = self.outstanding.remove(index);
@@ -134,8 +135,8 @@ impl Executor {
         fault
     }
 
-    /// Removes an ended instance's record from the rank's directory, where no peer needs it any more, and
-    /// keeps its block for another start.
+    /// Removes an ended instance's record from the rank's directory, and keeps its block (its memory) for the
+    /// next start of the schedule `programs[program]`. No peer may need the instance any more.
     pub(super) fn release(&mut self, program: usize, block: Box<InstanceBlock>) {
         block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         self.programs[program].running -= 1;
@@ -148,8 +149,8 @@ impl Executor {
         self.retiring == 0
     }
 
-    /// Keeps a block (an operation's memory) for the next start of its program. Its scratch memory is freed
-    /// if idle blocks would hold too much.
+    /// Keeps an ended operation's block (its memory) for the next start of the schedule `programs[program]`.
+    /// Frees the block's scratch memory if the unused blocks would hold too many bytes.
     pub(super) fn keep_for_reuse(&mut self, program: usize, mut block: Box<InstanceBlock>) {
         block.free_copies(&mut self.allocator);
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {

@@ -40,8 +40,8 @@ impl Instance {
 }
 
 impl Executor {
-    /// Announces this rank to its proxy on another computer. The rank then calls `exchange` until
-    /// `is_welcome` returns true.
+    /// Announces this rank to its proxy on another computer, and keeps `exporter`, by which the rank exports
+    /// its memory. The caller then calls `exchange` until `is_welcome` returns true.
     pub fn join_remote_proxy(&mut self, mut exporter: Box<dyn Export>) {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return };
@@ -59,8 +59,8 @@ impl Executor {
         self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome || segment.is_gone(remote.endpoint))
     }
 
-    /// Whether a note to the rank's proxy on another computer waits to be sent. It must leave before the
-    /// rank's next MPI call.
+    /// Whether a note (a fixed-size message) to the rank's proxy on another computer waits to be sent. The
+    /// rank must send it before it returns to the MPI program.
     #[inline]
     pub fn has_urgent_notes(&self) -> bool {
         self.remote_proxy.is_some() && self.far.has_urgent_notes()
@@ -100,8 +100,8 @@ impl Executor {
         Some(ranges)
     }
 
-    /// Tells a proxy on another computer that this rank drives an operation by itself (`NoteKind::Own`), or
-    /// that such an operation has ended (`OwnEnded`).
+    /// Tells a proxy on another computer that this rank drives the operation (context, sequence) by itself
+    /// (`NoteKind::Own`), or that such an operation has ended (`OwnEnded`).
     pub(super) fn send_owned(&mut self, kind: NoteKind, instance: (u64, u32)) {
         if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
             self.send_note(proxy, kind, instance, 0, Vec::new());
@@ -115,8 +115,8 @@ impl Executor {
             && instance.is_some_and(|it| it.ticket == ticket.generation && it.choice.is_proxy())
     }
 
-    /// Tells a proxy on another computer that the rank withdraws the receive of a message, unless the proxy
-    /// was told before. `withdrawal` is the state to remember: whether the caller still waits for an answer.
+    /// Asks a proxy on another computer to withdraw the receive of a message, unless the rank has asked
+    /// before. Stores `withdrawal` in the rank's instance of that message.
     pub(super) fn send_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
         let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) else { return };
         let instance = &mut self.outstanding[ticket.index as usize];
@@ -143,8 +143,8 @@ impl Executor {
         }
     }
 
-    /// Acts on the notes that have come from the proxy on another computer. Their only kind is `Welcome`:
-    /// this rank has joined.
+    /// Acts on the notes (messages) that have come from the proxy on another computer. Their only kind is
+    /// `Welcome`, which answers this rank's announcement.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {

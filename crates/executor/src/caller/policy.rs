@@ -13,8 +13,8 @@ use telemetry::{Choice, Counter};
 const HABITS_MAX: usize = 1024;
 
 impl Executor {
-    /// Returns from how many bytes on a proxy may carry a message. None if there is no proxy, or the setting
-    /// forbids it.
+    /// Returns the length in bytes of the shortest message that a proxy may carry. None if the rank has no
+    /// proxy, or the setting `offload` forbids it.
     pub fn message_bytes_min(&self) -> Option<u64> {
         match self.config.offload {
             Offload::Off => None,
@@ -36,8 +36,9 @@ impl Executor {
         asked && possible && peer != self.rank.peer()
     }
 
-    /// Notes that a message of the kind `kind` (the caller's numbers) starts. Returns whether a proxy should
-    /// carry it, and the start of a measurement; None if it is not measured.
+    /// Records that a message of the kind `kind` (the MPI layer's group of similar messages) starts. Returns
+    /// whether a proxy should carry the message, and the start of a measurement; None if the message is not
+    /// measured.
     pub fn start_measured_message(&mut self, kind: (u64, u32)) -> (bool, Option<MeasuredStart>) {
         if !self.config.measures || self.config.offload != Offload::Auto {
             return (true, None);
@@ -54,7 +55,8 @@ impl Executor {
         self.habits.get(&kind).is_none_or(MessageHabit::pays)
     }
 
-    /// Ends the measurement that `start_measured_message` began. The message has ended.
+    /// Ends the measurement of a message, which has just ended, and records whether the rank computed
+    /// meanwhile. `started` is what `start_measured_message` returned.
     pub fn end_measured_message(&mut self, kind: (u64, u32), started: MeasuredStart) {
         let waits = &mut self.waits;
         self.habits.entry(kind).or_default().end(|habit| waits.measure(started, habit));
@@ -143,14 +145,15 @@ impl Executor {
         None
     }
 
-    /// Whether this executor measures if the rank computes during the operation. It does so where some data
-    /// to other hosts goes in messages. `EdgeMessage::is_overlapped` later tells the result.
+    /// Whether this executor measures how long the rank computes during the operation. It does so only if
+    /// some of the operation's data goes to other hosts in messages. `EdgeMessage::is_overlapped` then holds
+    /// the result.
     pub(super) fn measures_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
         self.config.measures && block.run.has_messages() && start.offload != Offload::Off
     }
 
-    /// Whether measurements decide if the rank or its proxy carries the operation out. On one host they tell
-    /// whether the rank computes meanwhile. Between hosts they tell which of the two is faster.
+    /// Whether measurements decide if the rank or its proxy executes the operation. On one host the executor
+    /// measures whether the rank computes meanwhile; between hosts, whether rank or proxy is faster.
     pub(super) fn is_measured(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
         let pays = match self.is_on_one_host(block) {

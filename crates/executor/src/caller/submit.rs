@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How the rank gives an instance to its proxy: by the offset of its record in a ring if the proxy runs on
-//! this host, else by a note and keys (`export.rs`). And how the rank takes it back if the proxy cannot carry
-//! it out, or has ended.
+//! How the rank gives an instance to its proxy: it writes the offset of the instance's record into a ring if
+//! the proxy runs on this host, else it sends a note and keys (`export.rs`). And how the rank takes an
+//! instance back if the proxy cannot execute it, or has ended.
 
 use super::Executor;
 use crate::block::InstanceBlock;
@@ -14,12 +14,14 @@ use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter, Event};
 use transport::export::ExportedRange;
 
-/// The most members of an operation that a rank looks up to see whether all have started. With more members
-/// it assumes that one has not, since to look up all would cost more than a yield.
+/// The most members of an operation that a rank looks up to see whether all have started. In an operation
+/// with more members the rank does not look, and assumes that some member has not started: a yield costs
+/// less.
 const PEERS_ASKED: usize = 8;
 
 impl Executor {
-    /// Whether some member of the operation has not started it yet, as far as this rank can see cheaply.
+    /// Whether some member of the operation may not have started it yet. True, without a check, if the
+    /// operation has more than `PEERS_ASKED` members.
     fn is_early(&self, run: &Execution) -> bool {
         run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| self.is_absent(run, peer))
     }
@@ -38,8 +40,9 @@ impl Executor {
         !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 
-    /// Gives an operation to the rank's proxy, on this host or on another computer. Returns false if the ring
-    /// to the proxy is full, or the memory cannot be exported.
+    /// Gives an operation to the rank's proxy, on this host or on another computer, and stores the memory
+    /// ranges that the rank exports for it in `exported`. Returns false if the ring to the proxy is full, or
+    /// the memory cannot be exported.
     pub(super) fn submit(
         &mut self,
         program: usize,
@@ -84,8 +87,8 @@ impl Executor {
         true
     }
 
-    /// Checks whether the proxy lives, and takes back the operations that the proxy has returned, or had when
-    /// it died. Returns whether it took any back.
+    /// Checks whether the proxy lives. Takes back the operations that the proxy has returned, and, if the
+    /// proxy has died, all that it had not completed. Returns whether the rank took any back.
     pub(super) fn check_proxy(&mut self) -> bool {
         let returns = self.scalar(proxy::RETURNS);
         let mut taken = 0;
@@ -112,8 +115,8 @@ impl Executor {
         taken + lost > 0
     }
 
-    /// Takes back the operations of the proxy for whose state `wanted` returns true. The proxy must not drive
-    /// them any more. Returns how many it took back.
+    /// Takes back the operations that the proxy was given and whose state satisfies `wanted`. The proxy must
+    /// not drive them any more. Returns the number of operations taken back.
     fn take_back_instances(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
         let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
         let mut all_exported = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks of other hosts that are fetched: an edge is a send and its receive, and the receive's
-//! driver asks for the bytes. This file is the receiver's side; `remote_edges.rs` describes the whole.
+//! Sends and receives between hosts that are fetched: the receive's driver asks for the bytes. This file is
+//! what that driver does; `remote_edges.rs` describes the whole.
 //!
 //! Invariants: `done` counts bytes that are stored, from the first one on. A step neither ends nor asks again
 //! while the network reads bytes for it. An instance does not end before all servers (the processes that
@@ -53,9 +53,10 @@ struct Fetch {
     /// Whether the server (the sending process) sends from a copy of the bytes. The sender's operation then
     /// does not wait for this receive.
     is_copied: bool,
-    /// Whether the server (the sending process) has confirmed that it knows that this step has all bytes.
+    /// Whether the server (the sending process) has answered that it knows of the end of this receive.
     is_end_confirmed: bool,
-    /// Whether the sending rank itself answers questions, because its proxy does not drive its operation.
+    /// Whether the sending rank itself answers questions, because the sending rank's proxy does not drive the
+    /// operation there.
     rank_answers: bool,
     fault: Option<Fault>,
     /// The memory of the server (the sending process) from which the bytes can be read by RDMA. None if they
@@ -65,8 +66,8 @@ struct Fetch {
     readable: u64,
     /// The length in bytes of the whole send from which this step receives.
     total: u64,
-    /// The reads that have started but whose bytes do not count yet, in order: first byte, end, and whether
-    /// the bytes have come.
+    /// The reads of which `done` does not count the bytes yet, in the send's order. Each element is a read's
+    /// first byte, its end, and whether its bytes have come.
     reads: VecDeque<(u64, u64, bool)>,
     /// The number of reads that have failed since the last one that succeeded.
     failures: u32,
@@ -105,7 +106,8 @@ impl Fetches {
         self.outgoing.clear();
     }
 
-    /// Whether a server (a sending process) has answered, and `step` has not been driven since.
+    /// Whether a server (a sending process) has confirmed the end, reported a fault or named the rank as the
+    /// server, and `step` has not been driven since.
     pub(super) fn has_answer(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
         fetch.is_end_confirmed || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
@@ -113,7 +115,8 @@ impl Fetches {
 }
 
 impl Execution {
-    /// Whether the operation receives from other hosts by fetches: its driver asks for the bytes.
+    /// Whether any send or receive of the operation, to or from another host, is fetched: the driver of the
+    /// receive asks for the bytes.
     pub fn has_fetches(&self) -> bool {
         self.fetches.is_some()
     }
@@ -125,7 +128,7 @@ impl Execution {
     }
 
     /// Reports that the send `step` has published its first bytes, so that the server may send them before it
-    /// is asked. A message is not reported: perhaps no receive wants it yet.
+    /// is asked. Does not report a point-to-point message, since no receive may want it yet.
     pub(super) fn report_published(&mut self, step: u32, bytes: u64) {
         let Action::Send { to, edge, .. } = self.plan.schedule.steps[step as usize].action else { return };
         let is_message = self.record.step(step, Field::Total).load(Ordering::Relaxed) & MESSAGE != 0;
@@ -177,8 +180,8 @@ impl Execution {
         self.fetches.as_ref().is_some_and(|it| it.is_stopped)
     }
 
-    /// Acts on a note (a message) from a server, or on the end of a read. Adds the reads that can start now
-    /// to `reads`.
+    /// Acts on a note (a message) from a server, or on the end of a read, and adds the reads that can start
+    /// now to `reads`. Returns whether the note was accepted, came too early, or was ignored.
     pub(crate) fn take_event(
         &mut self,
         event: EdgeEvent,
@@ -197,7 +200,8 @@ impl Execution {
         Ok(taken)
     }
 
-    /// Acts on a server's note, which answers a question for bytes. Ignores answers to earlier questions.
+    /// Acts on a server's note, which answers a question for bytes. Returns whether it was accepted, came
+    /// before the step asked, or was ignored, like an answer to an earlier question.
     fn take_note(
         &mut self,
         step: u32,
@@ -360,8 +364,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Copies received bytes to where they belong. Returns whether that was possible. If not, the step has
-    /// failed.
+    /// Copies received bytes to their place in the step's buffer, from byte `start` of the send on. Returns
+    /// false if that is not possible: the step has then failed.
     fn store_or_fail(&mut self, step: u32, start: u64, data: Span, reach: &Reach) -> bool {
         let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else { return false };
         let stored = self.store(step, into, start, data, reach);
@@ -464,8 +468,8 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// Gives a fetch an answer that `change` has altered. Returns the fault of the receive, and how many
-    /// reads start.
+    /// Answers a receive's question with a valid answer that `change` has altered. Returns the receive's
+    /// fault, or None, and the number of reads that the answer starts.
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
         let (mut run, reach) = fixture::broadcast(1, BYTES, 0);
         run.poll(&reach).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An instance for tests: one rank's side of a broadcast from rank 0 to rank 1 of another host.
+//! An instance for tests: the part of one rank in a broadcast from rank 0 to rank 1, which is on another
+//! host.
 
 use super::Execution;
 use crate::buffers::{Buffers, Spot};
@@ -11,7 +12,7 @@ use schedule::{Algorithm, Params};
 use std::sync::Arc;
 use transport::shm::{Allocator, Segment, Shape};
 
-/// Returns rank `rank`'s part of a broadcast of `bytes` bytes, and the view that it has of the job's memory.
+/// Returns rank `rank`'s part of a broadcast of `bytes` bytes, and that rank's access to the job's memory.
 /// The broadcast's buffers have no memory. Sends of at least `fetched_bytes_min` bytes are fetched.
 pub(super) fn broadcast(rank: u32, bytes: u64, fetched_bytes_min: u64) -> (Execution, Reach) {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();

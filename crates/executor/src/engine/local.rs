@@ -100,8 +100,8 @@ impl Execution {
         self.advance(step, end, complete, reach)
     }
 
-    /// Prepares a call of the user's reduction function: copies the right operand to where the result goes.
-    /// The function then combines the left operand into it.
+    /// Prepares a call of the user's reduction function: copies the right operand to the place of the result.
+    /// The function then combines the left operand into this copy.
     pub(super) fn prepare_call(
         &mut self,
         step: u32,

@@ -116,7 +116,7 @@ impl Execution {
     }
 
     /// Finds the sender's instance. Returns its record and the record's stamp. None if the sender has not
-    /// started, or its directory changed during the look.
+    /// started, or the sender's directory changed while it was read.
     fn find(
         &mut self,
         step: u32,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks of other hosts that are messages. An edge is a send and its receive. Only the rank's own
-//! process carries messages; a proxy fetches edges instead.
+//! Sends to ranks of other hosts, and receives from there, that go as messages. Only the rank's own process
+//! carries messages; a proxy fetches the bytes instead.
 //!
-//! The engine asks its caller for a message (`EdgeMessage`) once all steps are finished on which the send or
-//! receive depends. The caller reports when the message has ended.
+//! The engine asks its caller for a message (`EdgeMessage`) once all steps on which the send or receive
+//! depends are finished. The caller reports when the message has ended.
 //!
-//! Invariants: sender and receiver of an edge ask for one message of the same context, tag and length; the
-//! bytes of a step do not change while its message is under way.
+//! Invariants: the sender and the receiver ask for one message of the same context, tag and length; the bytes
+//! of a step do not change while its message is under way.
 //!
 //! Read next: `caller.rs` (`next_edge`, `edge_ended`).
 
@@ -19,7 +19,7 @@ use sys::{Block, Span};
 
 /// What a driver remembers about the messages of an operation to and from other hosts.
 pub(super) struct Remote {
-    /// The fewest bytes of an edge (a send and its receive) that is fetched. Shorter edges are messages.
+    /// An edge (a send and its receive) of at least this many bytes is fetched. Shorter edges are messages.
     fetched_bytes_min: u64,
     /// For each step of the schedule, how far its message has got.
     messages: Vec<StepMessage>,
@@ -32,8 +32,8 @@ pub(super) struct Remote {
 enum StepMessage {
     #[default]
     None,
-    /// The message is under way. Its bytes are in the block; None if they are in one piece in the step's own
-    /// buffer.
+    /// The message is under way. The block holds the message's bytes. None if they are contiguous in the
+    /// step's own buffer.
     UnderWay(Option<Block>),
     /// The message has ended. The block is as in `UnderWay`. The result is the number of bytes that came or
     /// were sent.
@@ -62,8 +62,8 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares the operation for sends to and receives from other hosts. With at least `fetched_bytes_min`
-    /// bytes they are fetched; shorter ones are messages.
+    /// Prepares the operation for sends to and receives from other hosts. A send or receive of at least
+    /// `fetched_bytes_min` bytes is fetched; a shorter one is a message.
     pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
         let (mut has_fetches, mut has_messages) = (false, false);
         for (step, spot) in self.plan.schedule.steps.iter().zip(&self.buffers.spots) {
@@ -170,8 +170,8 @@ impl Execution {
         }
     }
 
-    /// Returns memory that holds a step's bytes in one piece: their place in the buffer or, if they are
-    /// scattered there, a block.
+    /// Returns a span that holds a step's bytes contiguously: their place in the buffer or, if they are
+    /// scattered there, a new block. The block is None in the first case.
     fn contiguous(
         &self,
         step: u32,
@@ -197,8 +197,8 @@ impl Execution {
         Ok((block.span(), Some(block)))
     }
 
-    /// Calls `each` for each piece of a step's bytes, with its region, its offset in the region, its offset
-    /// in the step, and its length.
+    /// Calls `each` for each contiguous part of a step's bytes: with the region, the offset in the region,
+    /// the offset among the step's bytes, and the length in bytes.
     fn each_region(
         &self,
         step: u32,

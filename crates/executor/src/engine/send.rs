@@ -12,9 +12,9 @@ use telemetry::Counter;
 use transport::shm::LocalRank;
 
 impl Execution {
-    /// Returns two facts about a send that has published all its bytes: whether the steps that follow it may
-    /// start, and whether it needs the user's buffers no more. A copy does not count if a proxy on another
-    /// computer makes it (`is_remote`).
+    /// Returns two facts about a send that has published all its bytes: whether the steps that wait for it
+    /// may start, and whether it no longer needs the user's buffers. Ignores copies if the driver is a proxy
+    /// on another computer (`is_remote`).
     pub(super) fn is_sent(&self, step: u32, is_remote: bool) -> (bool, bool) {
         let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
             return (false, false);
@@ -24,8 +24,8 @@ impl Execution {
         (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
     }
 
-    /// Has the send `step` go through a copy in the arena at offset `at`, since its receiver cannot read the
-    /// original. If `at` is a fault, the send fails.
+    /// Makes the send `step` use a copy in the arena, at offset `at`, since the receiver cannot read the
+    /// original. The send fails if `at` is a fault.
     pub fn stage(&mut self, step: u32, at: Result<u64, Fault>, reach: &Reach) {
         let at = match at {
             Ok(at) => at,
@@ -49,8 +49,8 @@ impl Execution {
         done & (ASKS | COMPLETE) == ASKS && address() & IN_ARENA == 0
     }
 
-    /// Drives a send to a rank of this host or, without `to`, to a rank of another host, whose bytes this
-    /// rank's server sends.
+    /// Drives a send to the rank `to` of this host. Without `to` the receiver is on another host, and this
+    /// rank's server sends it the published bytes.
     pub(super) fn send(
         &mut self,
         step: u32,

@@ -2,10 +2,10 @@
 //! An instance with two drivers: its rank drives the steps that stay within the host, and the rank's proxy on
 //! another computer drives the rest (`schedule::Side`).
 //!
-//! Each driver watches the other driver's steps on which its own steps depend, by their `done` words in its
-//! own copy of the record. The proxy writes these words to the rank. The rank sends them in a note
-//! (`NoteKind::Step`), with the bytes that the step wrote to a scratch buffer if they are few. Else the proxy
-//! fetches them.
+//! Each driver has a copy of the record. There it watches the `done` words of the other driver's steps on
+//! which its own steps depend. The proxy writes its `done` words to the rank. The rank sends its `done` words
+//! in notes (`NoteKind::Step`). Such a note also carries the bytes that the step wrote to a scratch buffer,
+//! if they fit. Otherwise the proxy fetches the bytes.
 //!
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
 //! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
@@ -170,14 +170,14 @@ impl Execution {
         }
     }
 
-    /// Whether a step of the other driver is further than when this driver last looked.
+    /// Whether a step of the other driver has advanced since this driver last read its progress.
     pub(super) fn has_advanced(&self, step: u32) -> bool {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         done & COMPLETE != 0 || done & BYTES != self.states[step as usize].done
     }
 
-    /// Takes over the progress of a step that the other driver drives. Returns whether the step has moved or
-    /// finished.
+    /// Reads from the record how far the other driver has come with a step, and stores that for this driver.
+    /// Returns whether the step has moved or finished.
     pub(super) fn watch(&mut self, step: u32) -> StepProgress {
         let word = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if word & COMPLETE != 0 {
@@ -223,8 +223,8 @@ impl Execution {
         }
     }
 
-    /// Returns the bytes that a step has written to a scratch buffer, if they are few enough for a note (a
-    /// short message). Else returns no words.
+    /// Returns the bytes that a step has written to a scratch buffer, as 64-bit words, if they fit into a
+    /// note (a short message). Otherwise returns an empty list.
     pub(crate) fn short_scratch(&self, step: u32) -> Vec<u64> {
         let bytes = self.buffers.spots[step as usize].bytes as usize;
         match self.scratch_of(step) {
@@ -245,8 +245,9 @@ impl Execution {
         if matches!(into.buffer, BufferId::Scratch(_)) { self.buffers.locate(into.buffer, at) } else { None }
     }
 
-    /// Takes the rank's report that it has ended the step `step`. `words` are the bytes in scratch, if they
-    /// are few. Errors: there is no such step, or its bytes cannot be fetched.
+    /// Stores the rank's report that it has ended the step `step`: `done` is the step's `Done` word, `words`
+    /// the bytes that it wrote to a scratch buffer. If `words` is empty, this proxy fetches these bytes.
+    /// Errors: a wrong report, or the fetch fails.
     pub(crate) fn step_ended(
         &mut self,
         step: u32,

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use transport::shm::{LocalRank, State};
 
 impl Proxy {
-    /// Does what a note (a message) of a rank on another computer asks for. Returns None if that rank may not
-    /// ask for it.
+    /// Does what a note (a message) of a rank on another computer asks for. Returns None if the note is
+    /// invalid, or that rank may not ask for it.
     pub(super) fn take_rank_note(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
         let Proxy { reach, far, .. } = self;
         let imported = reach.imported.as_ref()?;
@@ -83,7 +83,8 @@ impl Proxy {
         Some(())
     }
 
-    /// Forgets a rank's operations and schedules, and the bytes that came early for it.
+    /// Forgets a rank's operations and schedules, and the bytes that came before the rank's receives asked
+    /// for them.
     fn forget(&mut self, rank: LocalRank) {
         self.runs.retain(|run| run.rank != rank);
         self.idle.retain(|&(owner, _), _| owner != rank);
@@ -135,8 +136,9 @@ impl Proxy {
         Ok(())
     }
 
-    /// Ends an operation of a rank on another computer, and writes `state` to the rank: whether the operation
-    /// is complete, or goes back to the rank. The proxy touches neither record nor buffers after that.
+    /// Ends the operation `key` (rank, context, sequence) of a rank on another computer, and writes `state`
+    /// to the rank: the operation is complete, or goes back to the rank. After that the proxy uses neither
+    /// the record nor the buffers.
     pub(super) fn end_exported(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
         let Some(imported) = &self.reach.imported else { return };
         let arena = match self.reach.arena(rank) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs every algorithm of the `schedule` crate on random sizes, nodes, roots and lengths. Ranks carry the
-//! operations out, or proxies that die on the way.
+//! Runs every algorithm of the `schedule` crate on random sizes, nodes, roots and lengths. Ranks or proxies
+//! execute the operations, and some proxies die before the end.
 
 use super::network::{End, Network, Packets};
 use super::seeds::seeds;
@@ -29,8 +29,8 @@ struct Case {
     pieces: bool,
     /// The map of members to nodes. None if the algorithm gets no map.
     nodes: Option<Arc<NodeMap>>,
-    /// The length in bytes from which receivers fetch the bytes of an edge (a send and its receive) between
-    /// nodes. Shorter edges are messages.
+    /// The receiver fetches an edge (a send and its receive) between nodes if the edge has at least this many
+    /// bytes. Shorter edges are messages.
     fetched_bytes_min: u64,
 }
 
@@ -464,8 +464,8 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
     })
 }
 
-/// Runs a random job for each seed, `count` of them if the environment does not say how many. Returns the
-/// sums of the numbers that `run` returns, or None if there were fewer seeds.
+/// Runs a random job for each of `count` seeds, unless the environment gives other seeds. Returns, for each
+/// number that `run` returns, the sum over all jobs. None if fewer than `count` seeds were run.
 fn runs(count: u64, hosts: Hosts) -> Option<[u64; 6]> {
     let mut sums = [0; 6];
     let are_all = seeds(count, |seed| {
@@ -493,8 +493,8 @@ fn ranks_and_their_proxies_on_other_computers_share_every_algorithm() {
     assert!(recovered > 50, "only {recovered} operations were recovered");
 }
 
-/// Rank 2, the leader of its host, gets a broadcast for ranks 2 and 3, and makes no call after it has
-/// started. Rank 3 gets the bytes all the same, since the proxy publishes them.
+/// Rank 2, the leader of its host, starts a broadcast that brings bytes to ranks 2 and 3, and makes no call
+/// after that. Rank 3 gets the bytes all the same, since the proxy publishes them.
 #[test]
 fn nobody_waits_for_a_leader_that_computes() {
     let (config, node_of) = (Config::default(), [0, 0, 1, 1]);

@@ -82,7 +82,8 @@ impl ProxyMemory {
         }
     }
 
-    /// Returns the address of a piece of an exported range. None if its rank does not export it any more.
+    /// Returns the address of the `bytes` bytes at the offset `at` of an exported range. None if rank `rank`
+    /// does not export the range any more.
     fn reaches(&mut self, rank: u32, range: ExportedRange, at: u64, bytes: u64) -> Option<usize> {
         let known = self.keys.borrow().get(&range.key).copied();
         assert!(known.is_some(), "a proxy accesses what rank {rank} has taken back after an operation");
@@ -200,8 +201,8 @@ impl Import for ProxyMemory {
         self.deliver(count);
     }
 
-    /// Delivers one access that is under way, as time does. A real proxy shows here that it lives; the
-    /// simulation reports deaths in another way.
+    /// Delivers one access that is under way. A real proxy shows here that it lives, while the simulation
+    /// reports deaths in another way.
     fn beat(&mut self) {
         self.deliver(1);
     }

@@ -34,7 +34,8 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
     }
 }
 
-/// Polls all ranks in turn until all their operations have ended. Returns the outcomes.
+/// Polls all ranks and proxies in turn until the operation of each rank has ended. Returns the outcomes in
+/// the order of `tickets`, which has one ticket for each rank.
 fn outcomes(job: &mut Job, tickets: &[InstanceTicket]) -> Vec<error::Result<()>> {
     let mut ended: Vec<Option<error::Result<()>>> = vec![None; tickets.len()];
     for _ in 0..200_000 {
@@ -530,7 +531,7 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
 }
 
 /// Goal: a sender copies its bytes to its arena for a receiver that cannot read them. Without room for the
-/// copy both sides report an error.
+/// copy, sender and receiver report an error.
 #[test]
 fn a_copy_for_a_refused_reader_needs_room() {
     let (job, ended) = refused(Plan::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));

@@ -91,7 +91,8 @@ impl Message {
         Side::Running(rank.executor.start(start).unwrap(), buffer)
     }
 
-    /// Takes the next random step in the life of the message.
+    /// Makes the next random step with the message: starts its send or its receive, withdraws the receive,
+    /// gives the send up, or does nothing.
     fn step(&mut self, jobs: &mut [Job], node_of: &[u32], plans: &[Arc<Schedule>; 2], rng: &mut SmallRng) {
         let there = node_of[self.sender as usize] as usize;
         let here = node_of[self.receiver as usize] as usize;

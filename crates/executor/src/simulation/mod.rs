@@ -55,8 +55,8 @@ pub enum Home {
 }
 
 impl Job {
-    /// Makes the part of a job on the node `node`. It has memory for the ranks of other nodes, too, which is
-    /// not used.
+    /// Makes the part of a job that runs on the node `node`. This part has memory for the ranks of other
+    /// nodes, too, but does not use it.
     pub fn on_node(node: u32, nodes: u32, node_of: &[u32], proxies: u32, config: &Config) -> Job {
         let job = Job::new(node_of.len() as u32, proxies, config);
         job.segment.set_nodes(node, nodes, node_of, 1);
@@ -134,7 +134,8 @@ impl Job {
 }
 
 impl Rank {
-    /// Allocates memory in the rank's arena or its private memory. It overlaps no earlier buffer.
+    /// Allocates memory in the rank's arena (`arena`) or in its private memory. The memory overlaps no buffer
+    /// that is in use.
     pub fn span(&mut self, bytes: usize, arena: bool) -> Span {
         if arena {
             let at = self.executor.memory().alloc(bytes as u64).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Simulates messages and packets between the nodes of a job. Any number are under way, and each arrives at a
-//! random time. Only packets from one process to another keep their order.
+//! Simulates messages and packets between the nodes of a job. Many can be under way at once, and each arrives
+//! at a random time. Only packets from one process to another keep their order.
 
 use crate::note::{EdgePort, Lease};
 use crate::{EdgeMessage, EdgeOutcome, Executor};
@@ -98,7 +98,7 @@ pub struct UnderWay {
     to: Span,
 }
 
-/// The simulated network as one process sees it: the process sends and receives by this.
+/// One process's access to the simulated network: the process `own` sends, receives and reads by it.
 pub struct End<'a> {
     pub packets: &'a mut Packets,
     pub own: u32,

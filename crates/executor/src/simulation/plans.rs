@@ -8,12 +8,13 @@ pub struct PlanBuilder {
     schedule: Schedule,
 }
 
-/// Makes a condition for a step: it waits until the whole of the step `step` has finished.
+/// Makes a condition for a step, which then starts only when the step `step` has finished.
 pub fn whole(step: u32) -> After {
     After { step, streaming: false }
 }
 
-/// Makes a condition for a step: it follows the step `step` byte by byte, without waiting for its end.
+/// Makes a condition for a step, which then follows the step `step` byte by byte, without waiting for the end
+/// of `step`.
 pub fn streaming(step: u32) -> After {
     After { step, streaming: true }
 }

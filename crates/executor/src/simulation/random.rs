@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of random jobs: several comms, many operations at once, some carried out by ranks and some by
-//! proxies, and proxies that die.
+//! Tests of random jobs: several comms with many operations at once. Ranks execute some of the operations,
+//! and proxies, which may die, execute the others.
 
 use super::plans::{KINDS, Plan};
 use super::{Home, Job};
@@ -236,8 +236,8 @@ impl Simulation {
         }
     }
 
-    /// Makes the kernel refuse some process, a rank or a proxy, the private memory of some ranks. A proxy can
-    /// be refused its own rank's memory, too.
+    /// Chooses a process (a rank or a proxy) and some ranks at random. From then on the kernel refuses that
+    /// process access to the private memory of these ranks, even if the process is their proxy.
     fn refuse(&mut self) {
         let ranks: u64 = self.rng.random_range(0..1 << self.members.len());
         let process = self.rng.random_range(0..self.members.len() + self.job.proxies.len());

@@ -6,14 +6,15 @@ use datatype::Buffer;
 use outboard_p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use sys::Block;
 
-/// A stand-in for executors: the messages of which at least one side has started, and whose bytes have not
-/// been moved.
+/// A stand-in for executors. It has the sends and receives that it carries out, until their messages' bytes
+/// have been moved.
 #[derive(Default)]
 pub struct Engines {
     sides: Vec<Side>,
-    /// Receives, each with its rank, that wait until an earlier receive with the same key has gone.
+    /// Receives, each with its rank, that wait until an earlier receive with the same key is no longer in
+    /// `sides`.
     later: Vec<(usize, Handoff)>,
-    /// How many messages there were whose receiving side started before the sending side.
+    /// The number of messages whose receive started before their send.
     pub foreseen: u64,
     pub moved: u64,
     pub withdrawn: u64,
@@ -111,7 +112,7 @@ impl Engines {
         });
     }
 
-    /// Moves the bytes of one message whose two sides have started, if there is one.
+    /// Moves the bytes of one message, if there is one whose send and receive have both started.
     pub fn step(&mut self, draw: impl Fn(u64) -> u64) {
         if self.sides.is_empty() {
             return;

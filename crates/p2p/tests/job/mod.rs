@@ -169,8 +169,8 @@ pub fn small() -> Config {
     }
 }
 
-/// Makes the configuration `small`, with the longest eager message drawn from a seed. With every second seed,
-/// a rank that both sends and receives reads its message from the sender's memory.
+/// Makes the configuration `small`, with the longest eager message drawn from a seed. With half of the seeds,
+/// a rank that both sends and receives reads its message in the sender's memory.
 pub fn drawn(seed: u64) -> Config {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);

@@ -275,8 +275,8 @@ impl Plan {
         format!("a schedule, algorithm {} ({why}{order})", facts.name)
     }
 
-    /// Returns what is known of the collective library that OUTBOARD_CCL names, for operators that the
-    /// library has. None if the setting is off.
+    /// Returns the facts about the collective library that OUTBOARD_CCL names, as for a call whose operator
+    /// the library has. Returns None if the setting is off.
     fn library(
         &self,
         collective: Collective,

@@ -265,7 +265,7 @@ impl SimulatedCall {
 
     /// Returns a line of the table: the times of the communication by ranks and by proxies, alone and beside
     /// a computation of the same length. Ranks communicate after the computation, proxies during it. The last
-    /// word says which is faster.
+    /// word of the line says who is faster: `proxies` or `ranks`.
     fn overlap(&self, proxies: Proxies) -> String {
         let algorithm = self.algorithm(true);
         let ranks = self.time(algorithm, &self.network);
@@ -288,7 +288,8 @@ impl SimulatedCall {
     }
 
     /// Returns the fastest algorithm for proxies, and its time in ps beside a computation of `work_ps`. Tries
-    /// `algorithm` and, on a DPU, also the algorithms named `linear` or `nodes...`.
+    /// `algorithm` and, on a DPU, also the algorithms named `linear` or `nodes...`. The algorithm is None for
+    /// messages to neighbours; the time is None if each simulation would take minutes.
     fn beside(
         &self,
         algorithm: Option<Algorithm>,

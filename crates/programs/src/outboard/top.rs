@@ -34,8 +34,8 @@ pub struct Top {
     json: bool,
 }
 
-/// The counters of a job's ranks and then of its proxies, as they were at `at`: ns of the machine's monotonic
-/// clock.
+/// The counters of all ranks and proxies of a job at one time: ranks first. `at` is that time, in ns of the
+/// machine's monotonic clock.
 struct Sample {
     at: u64,
     pages: Vec<ProcessCounts>,

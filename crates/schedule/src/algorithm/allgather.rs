@@ -21,9 +21,9 @@ fn builder(params: &Params) -> Builder {
     plan
 }
 
-/// Allgather by the concatenation of Bruck et al. 1997, without the final rotation. In the round of `hop` a
-/// rank sends to the rank `hop` below it; before that it has the blocks of `hop` ranks, its own first. Blocks
-/// that wrap around the last rank take two messages.
+/// Allgather by the concatenation of Bruck et al. 1997, without the final rotation. In the round of `hop` (1,
+/// 2, 4, ...) a rank has the blocks of `hop` ranks, its own first, and sends them to the rank whose number is
+/// `hop` lower. Blocks that wrap around the last rank take two messages.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -44,8 +44,8 @@ pub fn bruck(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Allgather in a ring (Thakur et al. 2005): each block goes around once, byte by byte, so that every link
-/// carries each byte once.
+/// Allgather in a ring (Thakur et al. 2005): each block goes around the ring once, so every link carries each
+/// byte once. A rank passes on each byte as soon as it has it.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -103,9 +103,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Allgather by nodes with several leaders in each: the blocks of a node, dealt out to its leaders, go around
-/// a ring of nodes. Each leader passes the blocks that it receives on to its node. All leaders use the
-/// network at once.
+/// Allgather by nodes with several leaders in each node. Each leader takes a share of its node's blocks. The
+/// leaders with the same number form a ring, in which the shares go around. Each leader passes the blocks
+/// that it receives on to its node. All leaders use the network at once.
 pub fn nodes_split(params: &Params) -> Schedule {
     let rank = params.rank;
     let mut plan = builder(params);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Allreduce: the buffers `Input` and `Output` hold the vector, cut into the same blocks. In place,
-//! schedules name only `Output`. Every rank gets the same bits: in an exchange both partners combine with the
-//! lower rank's part on the left, or one rank computes for all.
+//! schedules name only `Output`. Every rank gets the same bits: if two ranks exchange vectors, both combine
+//! them in the same order (the lower rank's vector on the left); otherwise one rank combines, and sends the
+//! result to the others.
 use super::Params;
 use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::reduce::{sum_in_order, sum_shares, sum_up};
@@ -103,7 +104,8 @@ pub fn rabenseifner(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Adds the steps of `rabenseifner` among the members of a team, for the blocks `all` of the vector.
+/// Adds the steps of `rabenseifner` among the members of a team, for the blocks `all` of the vector. `mine`
+/// is this member's vector, and the sum goes to `result`.
 fn rabenseifner_among(
     plan: &mut Builder,
     team: &Team,

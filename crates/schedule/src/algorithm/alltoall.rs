@@ -76,8 +76,9 @@ pub fn pairwise_unequal(params: &Params) -> Schedule {
     pairwise(params)
 }
 
-/// Adds the steps of an exchange in place: in round k two ranks exchange blocks if the sum of their numbers
-/// is k modulo n. So in each round a rank sends the block that it then overwrites.
+/// Returns the schedule of an exchange in place: in round k two ranks exchange blocks if the sum of their
+/// numbers is k modulo n. So in each round a rank sends the block that it then overwrites. `scratch` adds a
+/// buffer for copies of the blocks to send; `block` says which block of it a round and a peer use.
 fn exchange(
     params: &Params,
     scratch: impl Fn(&mut Builder) -> BufferId,

@@ -5,8 +5,8 @@ use super::{Params, Tree};
 use crate::build::Builder;
 use crate::{BufferId::Output, Schedule};
 
-/// Broadcast down a binomial tree: log2(n) rounds of the whole message, which passes through inner ranks byte
-/// by byte.
+/// Broadcast down a binomial tree: log2(n) rounds of the whole message. An inner rank passes on each byte as
+/// soon as it has it.
 pub fn binomial(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let tree = Tree::new(params.relative(), params.size);
@@ -111,7 +111,8 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Broadcast along a chain of ranks, byte by byte: the least work for each rank, but n - 1 hops of latency.
+/// Broadcast along a chain of ranks: the least work for each rank, but n - 1 hops of latency. A rank passes
+/// on each byte as soon as it has it.
 pub fn chain(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let me = params.relative();

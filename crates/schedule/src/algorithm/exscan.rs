@@ -29,9 +29,9 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Exclusive scan by recursive doubling (Hillis, Steele 1986). In the round of `hop` a rank sends to the rank
-/// `hop` above it the sum of `hop` ranks, itself the last. It also keeps the same sum without its own part,
-/// which becomes the result.
+/// Exclusive scan by recursive doubling (Hillis, Steele 1986). In the round of `hop` (1, 2, 4, ...) a rank
+/// sends the sum of the vectors of `hop` ranks, from lower ranks up to itself, to the rank whose number is
+/// `hop` higher. It also keeps the sum without its own vector, which becomes the result.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -71,7 +71,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Exclusive scan along a chain of ranks, byte by byte.
+/// Exclusive scan along a chain of ranks. A rank passes on each byte of the sum as soon as it has it.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);

@@ -114,7 +114,8 @@ impl VectorPart {
         VectorPart { buffer, offset: 0, first: 0 }
     }
 
-    /// Adds a scratch buffer with room for the blocks `range` of the vector.
+    /// Adds a scratch buffer with room for the blocks `range` of the vector. Returns the part of the vector
+    /// that this buffer will hold.
     pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> VectorPart {
         let buffer = plan.scratch(BufferId::Input, range.start, range.end - range.start);
         VectorPart { buffer, offset: 0, first: range.start }
@@ -127,7 +128,8 @@ impl VectorPart {
 }
 
 /// Adds the steps of the first round where the team's size is no power of two: this active member combines
-/// its partner's vector with its own. Returns where the sum lies.
+/// its partner's vector with its own. Returns where the sum lies, which is `mine` if the member has no
+/// partner.
 pub fn fold_in(
     plan: &mut Builder,
     fold: Fold,
@@ -143,8 +145,8 @@ pub fn fold_in(
     sum
 }
 
-/// Adds the steps by which the active members reduce the blocks `all` of their vectors, and each keeps a part
-/// of the sum, in `result`: the last of `fold.ranges(active, all)`.
+/// Adds the steps by which the active members reduce the blocks `all` of their vectors. Each active member
+/// gets the sum of some blocks in `result`: of the last range in `fold.ranges(active, all)`.
 pub fn reduce_scatter(
     plan: &mut Builder,
     (fold, team, active): (Fold, &Team, u32),

@@ -80,15 +80,15 @@ impl Params {
     }
 }
 
-/// A piece of a list of block numbers in which the numbers are consecutive: `count` numbers from `first` on.
-/// It begins at index `offset` of the list.
+/// A run of consecutive numbers in a list of block numbers: `count` numbers from `first` on. The run begins
+/// at index `offset` of the list.
 struct Piece {
     offset: u32,
     first: u32,
     count: u32,
 }
 
-/// Divides a list of block numbers into pieces in which the numbers are consecutive.
+/// Divides a list of block numbers into runs of consecutive numbers.
 fn runs(blocks: &[u32]) -> Vec<Piece> {
     let mut pieces = Vec::<Piece>::new();
     for (offset, &block) in (0..).zip(blocks) {
@@ -100,8 +100,8 @@ fn runs(blocks: &[u32]) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the pieces that make up `count` blocks from `first` on, where block 0 follows block `size - 1`.
-/// There are two pieces if the blocks go past block `size - 1`, else one.
+/// Returns the runs of consecutive numbers in the list of `count` blocks from `first` on, where block 0
+/// follows block `size - 1`. There are two runs if the blocks go past block `size - 1`, else one.
 fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
     let head = count.min(size - first);
     [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]

@@ -11,16 +11,16 @@ use crate::{
 use std::collections::VecDeque;
 
 /// The neighbours of one rank: the ranks to which it sends and those from which it receives, in the order of
-/// its blocks. None as a neighbour is MPI_PROC_NULL.
+/// the rank's blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbors {
     /// The rank whose neighbours these are.
     pub rank: u32,
     /// The number of ranks in the comm.
     pub size: u32,
-    /// For each block of the rank's input, the rank to which it goes.
+    /// For each block of the rank's input, the rank to which the block goes. None for MPI_PROC_NULL.
     pub to: Vec<Option<u32>>,
-    /// For each block of the rank's output, the rank from which it comes.
+    /// For each block of the rank's output, the rank from which the block comes. None for MPI_PROC_NULL.
     pub from: Vec<Option<u32>>,
     /// Whether `to` and `from` are one list of pairs: the two neighbours in each dimension of a Cartesian
     /// grid. A block that is sent in one direction then arrives from the opposite direction. In other lists,
@@ -56,8 +56,9 @@ impl Neighbors {
         plan.finish()
     }
 
-    /// Returns which block of the output the rank receives as number `at`. In a grid the two blocks of each
-    /// pair are swapped, so that messages of one neighbour are taken in the order in which it sends them.
+    /// Returns which block of the output the rank's receive number `at` fills. In a grid the two blocks of
+    /// each pair are swapped, so that the rank receives the messages of one neighbour in the order in which
+    /// that neighbour sends them.
     fn in_order(&self, at: u32) -> u32 {
         if self.paired { at ^ 1 } else { at }
     }

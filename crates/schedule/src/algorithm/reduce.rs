@@ -19,7 +19,7 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if in_place && rank == root { Alias::Same } else { Alias::None })
 }
 
-/// Reduction in one round: every rank sends its whole vector to the root, which combines them.
+/// Reduction in one round: every rank sends its whole vector to the root, which combines the vectors.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -104,7 +104,7 @@ pub(super) fn sum_up(
 
 /// Adds steps by which this rank, `rank`, combines the vectors of `ranks` from left to right (`order.rs`). It
 /// receives each vector except its own, `mine`. Returns where the sum lies: in `result`, if that is given and
-/// `ranks` has several ranks.
+/// `ranks` has several ranks; otherwise in scratch memory, or in `mine` if there is no other rank.
 pub(super) fn sum_in_order(
     plan: &mut Builder,
     ranks: impl ExactSizeIterator<Item = u32>,
@@ -203,8 +203,8 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Reduction along two chains of ranks that meet at the root, byte by byte. No algorithm moves fewer bytes.
-/// It keeps the order of ranks.
+/// Reduction along two chains of ranks that meet at the root. A rank passes on each byte of the sum as soon
+/// as it has it. No algorithm moves fewer bytes. It keeps the order of ranks.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -244,8 +244,8 @@ pub fn rabenseifner(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Adds the steps of `rabenseifner` among the members of a team, for the blocks `all` of the vector. The
-/// member `root` gets the sum in `result`.
+/// Adds the steps of `rabenseifner` among the members of a team, for the blocks `all` of the vector. `mine`
+/// is this member's vector. The member `root` gets the sum in `result`, which is None at all other members.
 fn rabenseifner_among(
     plan: &mut Builder,
     (team, root): (&Team, u32),

@@ -51,7 +51,7 @@ pub fn doubling(params: &Params) -> Schedule {
 }
 
 /// Scan along a chain: each rank receives the sum of all lower ranks, combines it with its own vector, and
-/// sends the result to the next rank, byte by byte.
+/// sends the result to the next rank. It passes on each byte as soon as it has it.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Scatter, MPI_Scatterv: the buffer `Input` is n blocks, and only the root has it. `Output` is one
-//! block. In place (only at the root) the root's `Output` is its block of `Input`, and the root's schedule
-//! names only `Input`.
+//! MPI_Scatter, MPI_Scatterv: the buffer `Input` has a block for each rank, and only the root has this
+//! buffer. `Output` is one block. In place (only at the root) the root's `Output` is its block of `Input`,
+//! and the root's schedule names only `Input`.
 use super::team::Nodes;
 use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
@@ -31,8 +31,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Scatter down a binomial tree: log2(n) messages at the root. A subtree that wraps around the last rank
-/// takes two messages.
+/// Scatter down a binomial tree: the root sends log2(n) messages. A subtree that wraps around the last rank
+/// takes two messages, since its blocks are not adjacent.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -63,7 +63,7 @@ pub fn binomial(params: &Params) -> Schedule {
 }
 
 /// Scatter by nodes: blocks go down a binomial tree of the nodes' leaders, the blocks of a subtree as one
-/// message. Then each leader sends them to the ranks of its node.
+/// message. Then each leader sends the ranks of its node their blocks.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let mut plan = builder(params);

@@ -112,8 +112,8 @@ pub enum Algorithm {
 /// How the number of steps, in the schedules of all n ranks together, grows with n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// The schedules of n ranks have at most about n log n steps together, times the ranks of a node. A
-    /// million ranks can be simulated.
+    /// The schedules of n ranks have at most about n log n steps together, or this number times the ranks of
+    /// a node. So a million ranks can be simulated.
     Logarithmic,
     /// The schedules of n ranks have about n squared steps together, about n for each rank.
     Linear,
@@ -141,15 +141,16 @@ pub struct AlgorithmFacts {
     pub collective: Collective,
     /// The algorithm's name in settings, such as `ring` in `OUTBOARD_ALLREDUCE=ring`.
     pub name: &'static str,
-    /// The order in which the algorithm combines contributions, which says for which operators it is right.
+    /// The order in which the algorithm combines contributions. It decides for which operators the results
+    /// are right.
     pub order: CombineOrder,
     /// Whether the algorithm is for the two groups of an intercommunicator. If not, it is for an
     /// intracommunicator.
     pub inter: bool,
     /// How the number of steps grows with the number of ranks.
     pub growth: Growth,
-    /// How peers can be numbered so that all ranks have equal schedules, for commutative operators and not in
-    /// place.
+    /// How peers can be numbered so that all ranks have equal schedules, if the operator is commutative and
+    /// the call is not in place.
     pub symmetry: Symmetry,
     /// One line for users that says what the algorithm does.
     pub summary: &'static str,
@@ -304,7 +305,7 @@ const fn row(
     }
 }
 
-/// Marks the algorithm of a row as one that combines from left to right in the order of ranks.
+/// Returns the row `facts` for an algorithm that combines from left to right in the order of ranks.
 const fn in_ranks(facts: AlgorithmFacts) -> AlgorithmFacts {
     AlgorithmFacts { order: CombineOrder::InRanks, ..facts }
 }

@@ -49,13 +49,13 @@ impl Team<'_> {
         }
     }
 
-    /// Returns this rank's place in a binomial tree of the team, whose top is the member `top`.
+    /// Returns this rank's place in a binomial tree of the team. The member `top` is the tree's top.
     pub fn tree(&self, top: u32) -> Tree {
         Tree::new((self.me + self.size() - top) % self.size(), self.size())
     }
 
-    /// Returns the rank at the position `position` of a binomial tree of the team, whose top is the member
-    /// `top`.
+    /// Returns the rank at the position `position` of a binomial tree of the team. The member `top` is the
+    /// tree's top.
     pub fn at(&self, top: u32, position: u32) -> u32 {
         self.rank((top + position) % self.size())
     }
@@ -99,7 +99,7 @@ impl Nodes {
     }
 
     /// Returns the ranks of `count` nodes, node by node. The first node comes `position` nodes after the node
-    /// `top`, and node 0 follows the last.
+    /// `top`, and after the last node comes node 0.
     pub fn subtree(&self, top: u32, position: u32, count: u32) -> Vec<u32> {
         let nodes = (0..count).map(|at| (top + position + at) % self.count());
         nodes.flat_map(|node| self.members(node).iter().copied()).collect()

@@ -13,13 +13,13 @@ use std::hash::BuildHasherDefault;
 /// which one of them is busy.
 #[derive(Clone, Copy, Default)]
 struct NodeState {
-    /// The time until which the node's port is busy with what leaves the node.
+    /// The time, in picoseconds, until which the node's port is busy with what leaves the node.
     out: u64,
-    /// The time until which the node's port is busy with what comes to the node.
+    /// The time, in picoseconds, until which the node's port is busy with what comes to the node.
     into: u64,
-    /// The time until which the node's memory is busy with copies and reductions.
+    /// The time, in picoseconds, until which the node's memory is busy with copies and reductions.
     memory: u64,
-    /// The time until which the memory of the node's DPU is busy.
+    /// The time, in picoseconds, until which the memory of the node's DPU is busy.
     staging: u64,
 }
 
@@ -40,13 +40,13 @@ pub struct Traffic {
 struct PendingStep {
     /// The number of the step's conditions that are not met yet.
     waits: u32,
-    /// For the host and for the DPU (index `Side`), the time of the last condition that it has met; 0 if it
-    /// has met none.
+    /// For the host and for the DPU (index `Side`), the latest time at which it has met a condition of the
+    /// step; 0 if it has met none.
     ready: [u64; 2],
     /// The time at which the last byte comes from the step that this step follows byte by byte; 0 if it
     /// follows none.
     last_byte: u64,
-    /// For a receive, the number of the sender's step.
+    /// For a receive, the number of the step that sends its message, in the sender's schedule.
     send: u32,
 }
 
@@ -54,13 +54,13 @@ pub struct Engine<'a> {
     templates: &'a Templates,
     network: &'a Network,
     nodes: Option<&'a NodeMap>,
-    /// For each processor, the time until which it is busy. A rank has a processor, or a node has one for
-    /// each proxy.
+    /// For each processor, the time in picoseconds until which it is busy. A rank has a processor, or a node
+    /// has one for each proxy.
     processors: Vec<u64>,
     /// For each rank, whether it has left the call that starts the operation, and computes. Empty if no rank
     /// computes.
     has_left: Vec<bool>,
-    /// For each core of each node's DPU, the time until which it is busy.
+    /// For each core of each node's DPU, the time in picoseconds until which it is busy.
     cores: Vec<u64>,
     /// For each node, until when its port and memories, which its ranks share, are busy.
     shared: Vec<NodeState>,
@@ -165,16 +165,16 @@ impl<'a> Engine<'a> {
         self.cores[at]
     }
 
-    /// Returns how many conditions a step has: one for each step for which it waits, one for a receive's
-    /// message, and one for the rank's start, if a receive waits for no step and ranks start at different
-    /// times.
+    /// Returns the number of conditions of a step: the steps for which it waits, and the message of a
+    /// receive. If ranks start at different times, a receive that waits for no step also waits for its rank's
+    /// start.
     fn conditions(&self, step: &TemplateStep) -> u32 {
         let start = step.kind == StepKind::Recv && step.waits == 0 && self.network.skew_ps > 0;
         step.waits + u32::from(step.kind == StepKind::Recv) + u32::from(start)
     }
 
-    /// Records that `side` has met a condition of a step at the time `ready`. `last_byte` is the time at
-    /// which the step ends that this step follows byte by byte; 0 if it follows none.
+    /// Records that the host or the DPU (`side`) has met a condition of step `number` at the time `ready`.
+    /// `last_byte` is the end of the step that this one follows byte by byte; 0 if it follows none.
     fn meet(&mut self, rank: u32, number: u32, side: Side, ready: u64, last_byte: u64) {
         self.meet_from(rank, number, (side, ready), last_byte, None);
     }
@@ -272,8 +272,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Returns the time at which the rank's processor can start something, at `now` at the earliest. If the
-    /// rank has had no work for a while, it has left the call that starts the operation, and computes first.
+    /// Returns the time at which the rank's processor can start a step, at `now` at the earliest. If the rank
+    /// has had no work for a while, it has left the call that starts the operation, and computes first.
     fn turn(&mut self, rank: u32, now: u64) -> u64 {
         let at = self.processor(rank);
         let idle = self.processors[at] + LINGER_PS;
@@ -382,7 +382,7 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Host, done, done);
     }
 
-    /// Carries out a receive by the DPU, which writes the bytes that come into the node's memory.
+    /// Carries out a receive by the DPU. The DPU writes the bytes that arrive into the node's memory.
     fn recv_by_dpu(
         &mut self,
         rank: u32,
@@ -408,8 +408,8 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Dpu, done, done);
     }
 
-    /// Returns the time at which a processor that starts at `now` has copied or reduced `bytes` bytes. All
-    /// processors of a node share its memory.
+    /// Returns the time at which a processor that starts at `now` has copied or reduced `bytes` bytes. It may
+    /// have to wait for the node's memory, which all processors of the node share.
     fn copied(&mut self, rank: u32, now: u64, bytes: u64, per_byte: u64) -> u64 {
         let node = self.node(rank);
         let memory = &mut self.shared[node].memory;
@@ -447,8 +447,9 @@ impl<'a> Engine<'a> {
         self.finish(rank, number, side, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 
-    /// Tells the steps that wait for this one when its first chunk is there (`first`) and when all is done
-    /// (`done`). What the DPU has done is known half a round trip later.
+    /// Meets a condition of each step that waits for the step `number`: at the time `first`, when its first
+    /// chunk is done, for a step that follows it byte by byte, and at `done`, when all is done, for the
+    /// others.
     fn finish(&mut self, rank: u32, number: u32, side: Side, first: u64, done: u64) {
         let news = self.dpu().filter(|_| side == Side::Dpu).map_or(0, |dpu| dpu.round_trip_ps / 2);
         self.end = self.end.max(done + news);

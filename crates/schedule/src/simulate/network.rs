@@ -73,8 +73,7 @@ pub enum StepsWithinNode {
 pub struct Dpu {
     /// The number of the DPU's cores that carry out steps; not 0.
     pub cores: u32,
-    /// The time that a core of the DPU takes for a piece of work, in percent of what a processor of the node
-    /// takes.
+    /// The time that a core of the DPU takes for some work, in percent of what a processor of the node takes.
     pub slowness_percent: u64,
     /// The time in picoseconds that a note (a short message) takes from the node to the DPU and its answer
     /// takes back.

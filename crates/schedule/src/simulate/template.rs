@@ -87,8 +87,8 @@ impl Template {
     }
 }
 
-/// The schedules of all ranks, where equal schedules are stored once, and sums and maxima over all ranks
-/// (messages, bytes, steps).
+/// The schedules of all ranks; equal schedules are stored once. Also the numbers of messages, bytes and
+/// steps, as sums or maxima over all ranks.
 #[derive(Debug)]
 pub struct Templates {
     pub peers: PeerNumbering,

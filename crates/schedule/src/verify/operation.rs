@@ -26,10 +26,10 @@ pub struct CollectiveCase {
     pub first_group: u32,
     /// The numbers of elements. Here `[i]` is entry i of this list, modulo the list's length. Vectors, and
     /// blocks of equal length, have `[0]` elements. Rank r's block in v-collectives and reduce_scatter has
-    /// `[r]`. In alltoallv and alltoallw rank r sends `[r * size + s]` elements to rank s; in place, the two
-    /// ranks exchange `[min * size + max]`. In allgather and alltoall between groups, blocks of the first
-    /// group have `[0]` elements and blocks of the second `[1]`. A scattered reduction between groups
-    /// lengthens blocks until both vectors are equally long.
+    /// `[r]`. In alltoallv and alltoallw rank r sends `[r * size + s]` elements to rank s; in place they
+    /// exchange `[r * size + s]`, where r is the lower rank. In allgather and alltoall between groups, blocks
+    /// of the first group have `[0]` elements and blocks of the second `[1]`. A scattered reduction between
+    /// groups lengthens blocks until both vectors are equally long.
     pub counts: Vec<u32>,
     /// For each rank, its neighbours in a neighborhood collective, such as MPI_Neighbor_allgather
     /// (`collective` is then `Allgather`). Empty in all other collectives. With unequal blocks, rank r sends
@@ -115,7 +115,7 @@ impl CollectiveCase {
     }
 
     /// Returns the number of elements in the block `block` of a rank's user buffer, if the buffer is cut into
-    /// `blocks` blocks. The rank need not have the buffer.
+    /// `blocks` blocks. It also answers for a buffer that only other ranks have.
     pub(super) fn block(&self, buffer: BufferId, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
         if !self.neighbors.is_empty() {
@@ -180,8 +180,8 @@ impl CollectiveCase {
         *self.offsets(buffer, rank, self.blocks(buffer, rank)).last().expect("starts with 0")
     }
 
-    /// Returns the elements of a rank's memory at which its input and its output begin. In place the two
-    /// overlap.
+    /// Returns the indices, among the elements of a rank's memory, at which its input and its output begin.
+    /// In place the two overlap.
     pub(super) fn bases(&self, rank: u32) -> (u32, u32) {
         use Collective::*;
         let block = |buffer| self.offsets(buffer, rank, self.size)[rank as usize];

@@ -210,8 +210,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Simulates that the executor dies during a task: what the task has not finished becomes garbage, and is
-    /// written again.
+    /// Simulates that the executor dies during a task. What the task has not finished becomes garbage, which
+    /// the task overwrites when it goes on.
     fn die(&mut self, task: usize) {
         let StepTask { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);

@@ -102,7 +102,7 @@ impl<'a> Rank<'a> {
         Rank { schedule, in_place, collective: operation.collective }
     }
 
-    /// Checks that with MPI_IN_PLACE the schedule uses only one name for each byte. Reduce-scatter is
+    /// Checks that with MPI_IN_PLACE a schedule names only one of the user's two buffers. Reduce-scatter is
     /// excepted: its two buffers overlap in unknown ways.
     fn names(&self) -> Result<(), String> {
         use Collective::*;
@@ -173,7 +173,7 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// For each step of a rank, the rank's other steps that have certainly ended when it starts.
+/// For each step of a rank, which other steps of the rank have certainly ended when this step starts.
 struct Done {
     words: usize,
     before_start: Vec<u64>,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
 const BYTES_MIN: usize = 4 << 10;
 /// The longest copy that uses vectors, in bytes: a longer copy may use more memory than the L2 cache holds. A
-/// caller whose buffers fit into the cache copies in pieces of this length.
+/// caller whose buffers fit into the cache copies in parts of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
 /// Whether copies use vectors: `YES`, `NO`, or `UNKNOWN` before it has been measured or set.
@@ -50,7 +50,7 @@ fn has_vectors() -> bool {
     has
 }
 
-/// Measures how many ns a copy of 64 KiB takes, in pieces of 16 KiB: first by vectors, then by the C library.
+/// Measures how many ns a copy of 64 KiB takes, in parts of 16 KiB: first by vectors, then by the C library.
 /// Returns None on a processor without AVX2. Takes about 50 us.
 pub fn measure() -> Option<(u64, u64)> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -11,8 +11,8 @@ const PROBE_NS: u64 = 20_000_000;
 
 impl Net {
     /// Whether a packet from a peer has come. Until then this process sends the peer only probes. A provider
-    /// connects only while it is called, so any other send could complete while its bytes wait here until the
-    /// next MPI call (MPI 5.0, section 3.5, "Progress").
+    /// makes a connection only while this process calls it. Without the connection, the bytes of a completed
+    /// send could wait here until the next MPI call (MPI 5.0, section 3.5, "Progress").
     pub(super) fn is_in_contact(&mut self, number: u32) -> bool {
         let peer = self.peers.at(number);
         if peer.has_sent {
@@ -68,9 +68,9 @@ impl Net {
         Some(address)
     }
 
-    /// Sends a packet to the endpoint that this process has finished reading from, on networks where the last
-    /// bytes would otherwise be acknowledged late. A TCP sender with the BBR algorithm takes a late
-    /// acknowledgement for a slow network.
+    /// Sends a packet to the endpoint whose memory this process has finished reading, so that the endpoint
+    /// soon learns that the last bytes have come. Needed only on some networks: a TCP sender with the BBR
+    /// algorithm takes a late acknowledgement for a slow network.
     pub(crate) fn acknowledge(&mut self, number: u32, name: &[u8]) {
         if self.endpoint.has_target_packets()
             && let Some(target) = self.target(number, name)

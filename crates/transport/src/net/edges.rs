@@ -32,8 +32,8 @@ pub(crate) const EDGE_PULL: u64 = 1 << 63;
 const BROKEN_NS: u64 = 10_000_000_000;
 
 impl Peers {
-    /// Takes the next packet about an edge of a collective, from whichever peer, and returns it with the
-    /// peer's number.
+    /// Takes the next packet about an edge of a collective, from any peer, and returns it with the peer's
+    /// number. None if no such packet waits.
     pub(crate) fn take_edge(&mut self) -> Option<(u32, Header, HeldPacket)> {
         while let Some(&number) = self.edge_senders.last() {
             let peer = self.at(number);
@@ -79,9 +79,9 @@ impl Peers {
 }
 
 impl PeerRecord {
-    /// Whether packet `number`, about an edge, must ask the peer for an answer: one packet in `WINDOW / 4`
-    /// does, while `WINDOW / 2` packets or more lack an answer. Mostly fewer lack one, since packets from the
-    /// peer carry answers.
+    /// Whether packet `number`, about an edge, must ask the peer for an answer: true for each packet whose
+    /// number is a multiple of `WINDOW / 4`, while at least `WINDOW / 2` packets lack an answer. That is
+    /// rare, since packets from the peer carry answers.
     pub(super) fn must_ask_for_answer(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }

@@ -33,8 +33,8 @@ impl ProxyEndReports {
         is_needed.then(|| ProxyEndReports { proxy, reported: Vec::new(), is_unfinished: false, looks_at: 0 })
     }
 
-    /// Returns the endpoints to which the rank must now report that its proxy has ended. Returns none between
-    /// two checks.
+    /// Returns the endpoints to which the rank must now report that its proxy has ended. Returns an empty
+    /// list if the time of the next check has not come.
     pub fn unreported(&mut self, segment: &Segment) -> Vec<u32> {
         if !segment.is_gone(self.proxy) {
             return Vec::new();

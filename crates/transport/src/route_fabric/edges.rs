@@ -25,8 +25,8 @@ impl Port {
         net.send(to, false, header, bytes, fill)
     }
 
-    /// Whether `send_edge` would find room for a packet of `bytes` bytes, and few enough packets without an
-    /// answer. The provider may still refuse the packet.
+    /// Whether `send_edge` may send a packet of `bytes` bytes: there is room, and not too many packets lack
+    /// an answer. The provider may still refuse the packet.
     pub fn has_room_for_edge(&self, to: u32, bytes: usize) -> bool {
         let mut net = lock(&self.net);
         net.peers.has_window(to, bytes) && net.has_room(to, 1, bytes + WIRE_BYTES)

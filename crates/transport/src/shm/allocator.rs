@@ -15,14 +15,14 @@ use std::ops::Range;
 const UNIT: u64 = 64;
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
-/// The shortest freed allocation that stays *warm*: its pages stay in memory for the next allocation. Once
-/// more than `warm_max` bytes are warm, all warm memory goes back to the system.
+/// The fewest bytes of a freed allocation that stays *warm*: its pages stay in memory for the next
+/// allocation. If the warm bytes exceed `warm_max`, all warm memory goes back to the system.
 const DISCARD_BYTES_MIN: u64 = 1 << 20;
 /// The first value of `warm_max`. The first touch of a page that went back to the system costs a page fault,
 /// several times the time of the copy, so memory for short use should be warm.
 const WARM_MAX: u64 = 32 << 20;
-/// The most bytes that `warm_max` grows to. It grows by bytes that went back to the system and are allocated
-/// again. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
+/// The highest value of `warm_max`. An allocation raises `warm_max` by the bytes that it takes from what had
+/// gone back to the system. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
 const WARM_LIMIT: u64 = 512 << 20;
 
 /// An allocator of one rank's arena; only that rank uses it. A rank may have several, each with its own
@@ -113,7 +113,7 @@ impl Allocator {
     }
 
     /// Finds the shortest free stretch in which `bytes` aligned bytes fit. Returns where the stretch begins,
-    /// where the bytes would lie, and how long the stretch is; None if there is none.
+    /// where the bytes would lie, and how long the stretch is. None if no stretch is long enough.
     fn fitting(&self, bytes: u64) -> Option<(u64, u64, u64)> {
         let align = match bytes {
             HUGE.. => HUGE,
@@ -127,7 +127,7 @@ impl Allocator {
     }
 
     /// Takes the arena's next extent and adds it to the free stretches. If the arena has no further extent,
-    /// it gets one for `bytes` bytes.
+    /// adds a new one of at least `bytes` bytes to the arena first.
     fn take_extent(&mut self, bytes: u64) -> Result<()> {
         let extent = self.arena.take_extent(bytes)?;
         let start = extent.start.max(PAGE);

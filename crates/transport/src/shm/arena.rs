@@ -108,8 +108,8 @@ impl Arena {
         self.segment.extents(self.rank).ends()
     }
 
-    /// Copies the ends of a rank's extents, which `extents` returned on the rank's computer, into the arena
-    /// that mirrors the rank's on this computer. Returns false if the ends are invalid.
+    /// Copies `ends` into this arena, which mirrors a rank's arena on another computer. `extents` has
+    /// returned them on that computer. Returns false if they are invalid.
     pub fn mirror_extents(&self, ends: &[u64]) -> bool {
         self.segment.extents(self.rank).enter(ends)
     }
@@ -157,7 +157,7 @@ impl std::ops::Deref for ArenaWords {
 }
 
 /// The words of `ArenaWords` under loom, whose atomics cannot lie in the arena's memory. In one execution of
-/// a model, all that ask for one address get the same atomics, which start at zero.
+/// a model, all requests for one address get the same atomics, which start at zero.
 #[cfg(loom)]
 mod model {
     use super::{ArenaWords, Span};

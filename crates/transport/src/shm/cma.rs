@@ -12,24 +12,26 @@ use sys::Span;
 
 pub use sys::remote::Piece;
 
-/// Reads the pieces `remote` (address and length) of process `pid` into `local`, which is as long as all
-/// pieces together.
+/// Reads the memory ranges `remote` (address and length) of process `pid`, in order, into `local`, which is
+/// as long as all these ranges together.
 pub fn read(pid: u32, remote: &[Piece], local: Span) -> Result<()> {
     gather(pid, remote, &[local])
 }
 
-/// Writes `local` to the pieces `remote` (address and length) of process `pid`, which are together as long as
-/// `local`.
+/// Writes the bytes of `local` to the memory ranges `remote` (address and length) of process `pid`, in order.
+/// `local` is as long as all these ranges together.
 pub fn write(pid: u32, remote: &[Piece], local: Span) -> Result<()> {
     scatter(pid, remote, &[local])
 }
 
-/// Reads the pieces `remote` of process `pid`, in order, into the pieces `local` of this process, in order.
+/// Reads the memory ranges `remote` (address and length) of process `pid`, in order, into the spans `local`
+/// of this process, in order.
 pub fn gather(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     sys::remote::read(pid, remote, local).map_err(|error| explain(pid, remote, "read", error))
 }
 
-/// Writes the pieces `local` of this process, in order, to the pieces `remote` of process `pid`, in order.
+/// Writes the spans `local` of this process, in order, to the memory ranges `remote` (address and length) of
+/// process `pid`, in order.
 pub fn scatter(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     sys::remote::write(pid, remote, local).map_err(|error| explain(pid, remote, "write", error))
 }

@@ -18,12 +18,13 @@ use sys::ppoll::{WaitEnd, Waiter};
 /// The bit in the word that is set while a process sleeps or is about to sleep.
 const ASLEEP: u32 = 1;
 
-/// After this many rings in a row without their signal, a proxy relies on signals no more. A rank in another
-/// pid namespace may know the proxy by another pid, and so signal another process.
+/// The number of times in a row that a ring's signal may fail to wake a proxy. After that the proxy no longer
+/// relies on signals: a rank in another pid namespace may know the proxy by another pid, and so signal
+/// another process.
 const MISSED_MAX: u32 = 3;
 
-/// The longest sleep of a process that a ring may not wake: its fence may not reach the ringers, or their
-/// signals do not come.
+/// The longest sleep of a process if a ring may fail to wake it: the process's fence may not reach the
+/// ringers, or the ringers' signals do not come.
 const UNSURE_MAX: Duration = Duration::from_millis(1);
 
 /// How a process's sleep on a doorbell ended.
@@ -43,10 +44,11 @@ pub enum SleepEnd {
 #[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
-    /// How many rings in a row the thread noticed only when its sleep timed out, since their signal did not
-    /// come. Used only if rings wake by a signal.
+    /// How many rings in a row did not end the thread's sleep, because their signal did not come: the thread
+    /// noticed them when the sleep timed out. Used only if rings wake by a signal.
     missed_signals: AtomicU32,
-    /// The thread that rings wake by a signal (`sys::ppoll::Thread`); 0 if rings wake by a futex on `word`.
+    /// The thread to which a ring sends a signal (`sys::ppoll::Thread`); 0 if a ring instead wakes the
+    /// sleepers by a futex on `word`.
     thread: AtomicU64,
     #[cfg(loom)]
     kernel: kernel::Kernel,
@@ -73,8 +75,8 @@ impl Doorbell {
     }
 
     /// Wakes the sleepers that saw `word`: adds 1, which clears ASLEEP and counts the wake-up. If another
-    /// ringer has changed the word first, that ringer wakes them. A later sleeper fences after this ringer's
-    /// fence, and so sees its news.
+    /// ringer has changed the word first, that ringer wakes them. Later sleepers see this ringer's news
+    /// without a ring, since they fence after this ringer.
     #[cold]
     fn wake(&self, word: u32) {
         let rung = word.wrapping_add(1);

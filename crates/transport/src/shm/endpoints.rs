@@ -76,8 +76,8 @@ impl Segment {
         proxy_endpoint(self.node_of(rank), proxies, rank % proxies)
     }
 
-    /// Returns the endpoints to which a rank must send what all other hosts have to know: those that serve
-    /// the ranks of other hosts.
+    /// Returns the endpoints to which a rank sends a report that is meant for all other hosts: those that
+    /// serve the ranks of other hosts.
     pub(crate) fn report_endpoints(&self) -> Vec<u32> {
         let own = self.job().node.load(Ordering::Relaxed);
         let elsewhere =

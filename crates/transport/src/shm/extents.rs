@@ -208,9 +208,8 @@ impl<M: Mapper> Extents<'_, M> {
         (0..LATER_MAX).map_while(|index| Some(self.table.get(index, self.range)?.end)).collect()
     }
 
-    /// Copies `ends`, the ends of the extents of the same arena in another segment (from the function `ends`
-    /// there), into the table of this arena. Returns false if the ends are invalid, or the table already has
-    /// different ends.
+    /// Copies `ends` into the table of this arena. The function `ends` has returned them for the same arena
+    /// in another segment. Returns false if they are invalid, or the table already has different ends.
     pub fn enter(&self, ends: &[u64]) -> bool {
         ends.len() <= LATER_MAX
             && (0..).zip(ends).all(|(index, &end)| {

@@ -9,8 +9,8 @@ use super::{Doorbell, SubmissionRing, WaitRecord, WaitReport};
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The number of buckets in a rank's directory (`RankPage::directory`), a hash table by which peers find its
-/// instances (started collectives).
+/// The number of buckets in a rank's directory (`RankPage::directory`), a hash table by which peers find the
+/// rank's instances (started schedules).
 pub const DIRECTORY_BUCKETS: usize = 1024;
 /// The most ranks that a segment has room for, and that a `RankSet` can hold.
 pub const RANKS_MAX: u32 = 4096;
@@ -76,7 +76,7 @@ pub struct JobPage {
     pub cma_forbidden: AtomicU32,
     /// 1 once any rank could not map another rank's arena (`RankPage::unmapped`).
     pub unmapped: AtomicU32,
-    /// How often any rank has found that it cannot read another rank's private memory
+    /// The number of times that any rank has found that it cannot read another rank's private memory
     /// (`RankPage::unreadable`).
     pub unreadable: AtomicU32,
     /// The number of the latest world that was spawned (MPI 5.0, section 11.8).
@@ -112,11 +112,11 @@ pub struct JobPage {
     /// The ports that were closed last, on any host, each by the entry that it had in `ports`. New ones
     /// overwrite the oldest.
     closed: CacheLine<[AtomicU64; PORTS_MAX]>,
-    /// How many ports have been closed so far. Modulo the length of `closed`, this is where the next one
-    /// goes.
+    /// The number of ports closed so far. This number modulo the length of `closed` is the index at which the
+    /// next closed port is stored.
     closings: AtomicU64,
-    /// The first ranks of all worlds (sets of processes with one MPI_COMM_WORLD). A world that has ended
-    /// stays until its process numbers are used again.
+    /// The first ranks of all worlds (sets of processes with one MPI_COMM_WORLD). The first rank of a world
+    /// that has ended stays in the set until its number is used again.
     pub(crate) firsts: CacheLine<RankSet>,
 }
 
@@ -194,12 +194,12 @@ pub struct World {
     /// 0 while the world is not to end. Otherwise why it ends (`EndCause`, the high 2 bits), the rank that
     /// ended it (30 bits) and the exit code (32 bits).
     abort: AtomicU64,
-    /// 1 until the world's statistics are printed. The process that changes it to 0 prints them.
+    /// 1 if the world's statistics still have to be printed. The process that changes it to 0 prints them.
     pub statistics: AtomicU32,
     /// 1 once the launcher knows that no process of the world lives any more, on any host.
     pub over: AtomicU32,
-    /// The worlds with which this world is connected by comms of its processes on other hosts. Each world is
-    /// named by its first rank.
+    /// The worlds with which this world is connected by comms that its processes on other hosts have. Each
+    /// world is named by its first rank.
     pub connected_elsewhere: RankSet,
 }
 
@@ -254,7 +254,7 @@ impl World {
     }
 }
 
-/// Why a world ends before its processes do so by themselves.
+/// Why a world ends before all its processes have called MPI_Finalize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum EndCause {
@@ -425,14 +425,14 @@ pub struct RankPage {
     /// The ranks whose private memory this rank or its proxy cannot read. Those ranks copy what they send to
     /// this rank into their arenas.
     pub unreadable: CacheLine<RankSet>,
-    /// The queue by which the rank gives instances (started collectives) to its proxy.
+    /// The queue by which the rank gives instances (started schedules) to its proxy.
     pub submissions: SubmissionRing,
     /// The rank's counters, which `outboard top` and OUTBOARD_STATS show.
     pub counters: CacheLine<telemetry::CounterPage>,
     /// The statistics of the rank's collectives, if OUTBOARD_STATS asks for them.
     pub operations: CacheLine<telemetry::Operations>,
-    /// The directory by which peers find the rank's instances (started collectives): for each bucket, the
-    /// offset in the rank's arena of the first instance, or 0.
+    /// The directory by which peers find the rank's instances (started schedules): for each bucket, the
+    /// offset in the rank's arena of the first instance's record, or 0.
     pub directory: CacheLine<[AtomicU64; DIRECTORY_BUCKETS]>,
     /// Single words that ranks and proxies share; the `executor` crate defines what each word means.
     pub scalars: CacheLine<[AtomicU64; 64]>,

@@ -2,12 +2,12 @@
 //! The ring of an ordered pair of ranks: packets from one sender to one receiver, in order, without locks.
 //!
 //! A packet is a *slot* of 64 bytes (header, turn, up to 40 bytes of data) and perhaps a *cell* of up to 32
-//! KiB in the ring's area. The sender writes the turn last, and the receiver knows which turn it waits for,
-//! so a packet costs the transfer of one cache line. The receiver publishes how far it has read at every
-//! quarter of the ring, and when it finds no packet. The area consists of *windows*: when the cells of a
-//! window leave no room, the sender moves on to the next window for good. *Recycled buffers* are cells that
-//! both ranks use: a rank that has received a packet in one sends its next packet in it, since its cache has
-//! it.
+//! KiB in the ring's area. The turn counts the slot's packets; the sender writes it last, and the receiver
+//! waits for it, so a packet costs the transfer of one cache line. The receiver publishes how far it has read
+//! at every quarter of the ring, and when it finds no packet. The area consists of *windows*: when a window
+//! has no room for another cell, the sender moves on to the next window for good. *Recycled buffers* are
+//! cells that both ranks use: a rank that has read a packet from a recycled buffer sends its next packet in
+//! the same buffer, whose bytes are in its cache.
 //!
 //! The protocol is generic over the memory of the ring (`RingMemory`), so loom checks the code that runs.
 
@@ -24,37 +24,36 @@ pub const CELL_BYTES: usize = 32 << 10;
 
 /// The number of slots of a ring, each for one packet.
 const SLOTS: u64 = 256;
-/// The offsets in a ring's area at which its windows (parts that cells fill) begin, then the end of the last
-/// one. Each window's length is a power of two, and the last is at least two cells long.
+/// The offsets in a ring's area at which its windows (parts that cells fill) begin, and the area's end. Each
+/// window's length is a power of two; the last window has room for at least two cells.
 const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
-/// Positions say where a ring's cells lie. From this bit on, a position has the number of a window (a part of
-/// the ring's area); its lower bits count the bytes of that window that cells have taken so far.
+/// A position says where a cell lies. Its bits from this bit on are the number of a window (a part of the
+/// ring's area). The bits below count the bytes of that window that earlier cells have taken.
 const WINDOW_SHIFT: u32 = 60;
-/// Cells begin at multiples of this, in bytes. A cache line would be too little: the receiver's prefetcher
-/// would take the line after a cell from the sender, which is writing it.
+/// Cells begin at multiples of this number of bytes. With 64, a cache line, the receiver's prefetcher would
+/// fetch the line after a cell while the sender is writing there.
 const CELL_ALIGN: u64 = 256;
 /// The longest cell, in bytes, that a receiver prefetches before the packet is matched with a receive.
 const EARLY_BYTES_MAX: u64 = 1 << 10;
-/// The distance, in slots, from the next slot to the one that a sender prefetches. The receiver may still
-/// read the slots between.
+/// A sender prefetches the slot that lies this many slots after its next slot, since the receiver may still
+/// be reading nearer slots.
 const SLOTS_AHEAD: u64 = 3;
 /// The most bytes of data in a recycled buffer, which two ranks use as a cell in turn.
 pub const RECYCLED_BYTES: usize = 16 << 10;
 /// The shortest cell that may be a recycled buffer, in bytes. Shorter cells lie in the ring's area, where the
 /// receiver prefetches them.
 const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
-/// The number of recycled buffers that two ranks share. At first, each of the two receiving ends holds half
-/// of them.
+/// The number of recycled buffers that two ranks share. At first, each of the two ranks holds half of them,
+/// to send in them.
 const RECYCLED_BUFFERS: u32 = 16;
-/// The value of `Slot::window` if the cell is recycled buffer 0. For buffer `n` it is this plus `n`.
+/// The value of `Slot::window` if the cell is recycled buffer 0. For buffer `n` the value is greater by `n`.
 const RECYCLED_WINDOWS: u32 = 1 << 16;
-/// The bit in `SharedReceiverEnd::recycled` that is set once a receiver has stored there which buffers it
-/// held.
+/// A bit of `SharedReceiverEnd::recycled`: set once a receiver has stored its recycled buffers there.
 const RECYCLED_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
-/// The offset in a ring at which its recycled buffers begin. Two ranks use the recycled buffers in the ring
-/// from the lower rank to the higher, for both directions.
+/// The offset in a ring at which its recycled buffers begin. Two ranks share one set of buffers, for both
+/// directions: those in the ring from the lower rank to the higher rank.
 const RECYCLED_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
 /// The length of a ring in bytes: the state of both ends, the slots, the area, and the recycled buffers.
 pub(super) const BYTES: u64 = RECYCLED_OFFSET + RECYCLED_BUFFERS as u64 * RECYCLED_BYTES as u64;
@@ -69,9 +68,9 @@ pub struct Header {
     pub inline_bytes: u8,
     /// The number of data bytes in the cell, up to `CELL_BYTES`; 0 if the packet has no cell.
     pub cell_bytes: u16,
-    /// The context of the message, if the packet has an envelope.
+    /// The context of the message, if the packet has an envelope; else a number that `p2p` defines.
     pub context: u64,
-    /// The tag of the message, if the packet has an envelope.
+    /// The tag of the message, if the packet has an envelope; else a number that `p2p` defines.
     pub tag: i32,
 }
 
@@ -102,8 +101,8 @@ pub enum Sent {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How many packets have been written into this slot so far. The receiver sees by it whether the slot has
-    /// the packet that it waits for.
+    /// How many packets the sender has written into this slot so far. From this count the receiver knows
+    /// whether its next packet is there.
     turn: AtomicU32,
     /// The fields `kind` (the low 8 bits), `inline_bytes` (8 bits) and `cell_bytes` (the high 16 bits) of
     /// `Header`.
@@ -117,8 +116,8 @@ pub(super) struct Slot {
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
 
-/// The part of a ring in which its two ends keep how far they have come, and whether a process uses them. The
-/// next process that takes an end continues from there.
+/// The part of a ring that holds the counts of its two ends, and whether a process uses each end. A process
+/// that takes over an end later continues with these counts.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct SharedEnds {
@@ -161,7 +160,7 @@ struct Recycled {
 /// The memory of a ring, as its two ends use it: `SegmentRing` in the job's segment, or a model in loom's
 /// tests.
 pub(super) trait RingMemory {
-    /// Returns the number of slots, a power of two.
+    /// Returns the number of the ring's slots, each for one packet. It is a power of two.
     fn slots(&self) -> u64;
     /// Returns window `number`, a part of the ring's area that is divided into cells. None if there is no
     /// such window.
@@ -176,7 +175,7 @@ pub(super) trait RingMemory {
     fn area(&self, offset: u64, bytes: u64) -> Span;
     /// Returns the first `bytes` bytes of recycled buffer `number`.
     fn recycled(&self, number: u32, bytes: u64) -> Span;
-    /// Returns the recycled buffers that the receiving end holds before any packet: a bit for each.
+    /// Returns the recycled buffers that the receiving end holds before the first packet: a bit for each.
     fn first_recycled(&self) -> u32;
     /// Adds the sender to the set of ranks whose rings the receiver polls.
     fn introduce(&self);
@@ -197,16 +196,17 @@ pub(super) struct Window {
     number: u64,
     /// The offset in the area at which the window begins.
     offset: u64,
-    /// The length of the window in bytes, a power of two. The last window is at least twice as long as the
-    /// largest cell.
+    /// The length in bytes of the window (a part of the ring's area), a power of two. The last window is at
+    /// least twice as long as the largest cell.
     bytes: u64,
-    /// The longest cell that may lie in this window, in bytes. Longer cells lie in a later window.
+    /// The longest cell, in bytes, that may lie in this window of the ring's area. Longer cells lie in a
+    /// later window.
     cell_bytes_max: u64,
 }
 
 impl Window {
-    /// Returns the first position in this window: the window's number in the high bits, and 0 bytes that
-    /// cells have taken.
+    /// Returns the first position in this window of the ring's area: the window's number in the high bits,
+    /// and 0 bytes that cells have taken.
     fn begin(self) -> u64 {
         self.number << WINDOW_SHIFT
     }
@@ -221,35 +221,35 @@ impl Window {
         (start, (start + bytes).next_multiple_of(CELL_ALIGN))
     }
 
-    /// Returns the offset in the ring's area of the byte at `position`. Positions count on beyond the
-    /// window's end, where cells start again at the window's beginning.
+    /// Returns the offset in the ring's area of the byte at `position`. Positions only grow: the byte after
+    /// the window's last byte is the window's first byte again.
     #[inline]
     fn offset(self, position: u64) -> u64 {
         self.offset + (position & (self.bytes - 1))
     }
 }
 
-/// The sending end of a ring: what the sender knows of it, in private memory.
+/// The sending end of a ring: the sender's own counts, in its private memory.
 #[derive(Debug)]
 pub(super) struct SendingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets that have been sent.
     tail: u64,
-    /// The position at which the next cell may start. It counts the bytes of the ring's area that cells have
-    /// taken, with the gaps at the ends of windows (`WINDOW_SHIFT`).
+    /// The position at which the next cell may start: how many bytes of the window earlier cells have taken,
+    /// counting unused bytes at the window's end, and the window's number (`WINDOW_SHIFT`).
     area_tail: u64,
     /// The window (part of the area) in which the next cell is to lie.
     window: Window,
     /// The number of packets that the receiver had received when this end last looked.
     head_seen: u64,
-    /// The position, in bytes that cells have taken (`WINDOW_SHIFT`), up to which the receiver had read when
-    /// this end last looked. It is at least the first position in `window`.
+    /// The position (`WINDOW_SHIFT`) up to which the receiver had read the cells of the area when this end
+    /// last looked. It is at least the first position in `window`.
     area_head_seen: u64,
     introduced: bool,
 }
 
 impl<M: RingMemory> SendingEnd<M> {
-    /// Takes the sending end of a ring. Returns None if another user holds it.
+    /// Takes the sending end of a ring. Returns None if the end is in use already.
     fn new(memory: M) -> Option<SendingEnd<M>> {
         let end = &memory.ends().sender;
         if end.claimed.swap(1, Ordering::Acquire) != 0 {
@@ -264,8 +264,8 @@ impl<M: RingMemory> SendingEnd<M> {
         Some(SendingEnd { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
-    /// Sends a packet whose data `write` fills in. `recycled`, if given, becomes the packet's cell, and from
-    /// then on the receiver holds this buffer.
+    /// Sends a packet whose data `write` fills in, or returns `Sent::Full`. `recycled`, if given, becomes the
+    /// packet's cell, and from then on the receiver holds this buffer.
     #[inline]
     fn send(&mut self, header: &Header, recycled: Option<Recycled>, write: impl FnOnce(Span, Span)) -> Sent {
         assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
@@ -307,8 +307,8 @@ impl<M: RingMemory> SendingEnd<M> {
         Sent::Done
     }
 
-    /// Whether there is room now for a packet without a cell and, besides it, for `bytes` bytes in packets
-    /// whose cells have at most `cell_bytes` bytes each.
+    /// Whether the sender can now send packets with `bytes` bytes in all, whose cells have at most
+    /// `cell_bytes` bytes each, and then one more packet without a cell.
     fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         if cell_bytes > self.window.cell_bytes_max {
             return false;
@@ -356,7 +356,7 @@ impl<M: RingMemory> SendingEnd<M> {
     }
 
     /// Looks how far the receiver has read by now. If there is still no room for a cell that ends at `end`,
-    /// moves on to the next window. Returns None if there is no next window.
+    /// moves on to the next window of the ring's area. Returns None if there is no next window.
     #[cold]
     fn find_room(&mut self, bytes: u64, end: u64) -> Option<()> {
         let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
@@ -381,31 +381,30 @@ impl<M: RingMemory> Drop for SendingEnd<M> {
     }
 }
 
-/// The receiving end of a ring: what the receiver knows of it, in private memory.
+/// The receiving end of a ring: the receiver's own counts, in its private memory.
 #[derive(Debug)]
 pub(super) struct ReceivingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets that have been received.
     head: u64,
-    /// The position, in bytes that cells have taken (`WINDOW_SHIFT`), up to which this end has read the cells
-    /// of the ring's area.
+    /// The position (`WINDOW_SHIFT`) up to which this end has read the cells of the ring's area.
     area_head: u64,
-    /// The window (part of the area) in which the cell that came last lay.
+    /// The window (part of the area) that held the latest cell that this end has read.
     window: Window,
     /// The value of `head` that this end last published for the sender.
     head_published: u64,
     /// The value of `area_head` that this end last published for the sender.
     area_head_published: u64,
-    /// The recycled buffers that this end holds, for packets the other way: a bit for each.
+    /// The recycled buffers that this end holds, for this rank's packets to the peer: a bit for each.
     recycled: u32,
-    /// The length of the last cell if it was short, else 0. While this end waits, it prefetches as many bytes
-    /// of the next cell. It prefetches no long cell, since that would take cache lines from the sender, which
-    /// still writes them.
+    /// The length of the last cell in bytes if that cell was short, else 0. While this end waits, it
+    /// prefetches this many bytes of the place of the next cell. It prefetches no long cell: the sender may
+    /// still be writing those cache lines.
     awaited_bytes: u64,
 }
 
 impl<M: RingMemory> ReceivingEnd<M> {
-    /// Takes the receiving end of a ring. Returns None if another user holds it.
+    /// Takes the receiving end of a ring. Returns None if the end is in use already.
     fn new(memory: M) -> Option<ReceivingEnd<M>> {
         if memory.ends().receiver_claimed.swap(1, Ordering::Acquire) != 0 {
             return None;
@@ -590,7 +589,7 @@ impl<M: RingMemory> Drop for ReceivingEnd<M> {
     }
 }
 
-/// A ring in the job's segment, as one of its two ends has it mapped.
+/// A ring in the job's segment, in the map of the process that has one of the ring's ends.
 #[derive(Debug)]
 pub(super) struct SegmentRing {
     /// The map of the ring's memory. While this value lives, `ends` and `slots` may be used.
@@ -670,8 +669,8 @@ impl RingMemory for SegmentRing {
 pub struct Sender(SendingEnd<SegmentRing>);
 
 impl Sender {
-    /// Sends a packet if there is room, and wakes the receiver if it sleeps. `write` gets the memory of the
-    /// slot's data and of the cell, as long as `header` says, and must fill both.
+    /// Sends a packet, and wakes the receiver if it sleeps. Returns `Sent::Full` if there is no room. `write`
+    /// gets the memory of the slot's data and of the cell, as long as `header` says, and must fill both.
     #[inline]
     pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
         self.0.send(header, None, write)
@@ -694,8 +693,8 @@ impl Sender {
         sent
     }
 
-    /// Whether there is room now for a packet without a cell and, besides it, for `bytes` bytes in packets
-    /// whose cells have at most `cell_bytes` bytes each. If so, the sends of these packets succeed.
+    /// Whether the sender can now send packets with `bytes` bytes in all, whose cells have at most
+    /// `cell_bytes` bytes each, and then one more packet without a cell. If so, these sends succeed.
     pub fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         self.0.has_room(bytes, cell_bytes)
     }
@@ -769,7 +768,7 @@ impl Segment {
     }
 
     /// Takes the sending end of the ring `from -> to`, in the state in which its last user left it. Errors:
-    /// it has a user already.
+    /// the end is in use already.
     pub fn ring_sender(&self, from: LocalRank, to: LocalRank) -> Result<Sender> {
         match SendingEnd::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
@@ -778,7 +777,7 @@ impl Segment {
     }
 
     /// Takes the receiving end of the ring `from -> to`, in the state in which its last user left it. Errors:
-    /// it has a user already.
+    /// the end is in use already.
     pub fn ring_receiver(&self, from: LocalRank, to: LocalRank) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
         match ReceivingEnd::new(SegmentRing { recycled: Some(recycled), ..self.ring(from, to)? }) {

@@ -12,7 +12,7 @@ const PACKETS: u64 = 3;
 const CELL: u16 = 40;
 /// The length in bytes of a cell that is just long enough for a recycled buffer.
 const LONG: u16 = RECYCLED_BYTES_MIN as u16;
-/// How many bytes of a window a cell of `CELL` bytes takes.
+/// How many bytes of a window of the ring's area a cell of `CELL` bytes takes.
 const PLACE: u64 = CELL_ALIGN;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ fn line<T>(value: T) -> CacheLine<T> {
 }
 
 impl Model {
-    /// Makes a ring both of whose ends are at the start of window `window`.
+    /// Makes a ring both of whose ends are at the start of window `window` of the ring's area.
     fn new(slots: usize, window: u64) -> Arc<Model> {
         Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
     }

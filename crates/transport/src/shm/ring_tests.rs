@@ -102,9 +102,9 @@ fn full_by_slots_and_by_cells() {
     assert_eq!(to.send(&header(0, 1, 0), |_, _| ()), Sent::Done);
 }
 
-/// Goal: if `has_room` returns true, that many sends succeed; and it returns true for half a window in an
-/// empty ring. Method: random lengths of messages and cells, in the first and in the last window, and a
-/// reader that takes some packets now and then.
+/// Goal: if `has_room` returns true, the sends for which it was asked succeed. In an empty ring it returns
+/// true for messages that fill half a window of the ring's area. Method: random lengths of messages and
+/// cells, in the first and in the last window, and a reader that takes some packets now and then.
 #[test]
 fn room_is_as_it_says() {
     for last_window in [false, true] {

@@ -31,8 +31,9 @@ const VERSION: u32 = 13;
 /// Arenas and their extents begin at multiples of this many bytes, and their lengths are multiples of it, so
 /// that huge pages can back them.
 pub(super) const ARENA_ALIGN: u64 = 2 << 20;
-/// The length of an arena's range of offsets, divided by the bytes that its rank may allocate. It is above 1
-/// because an allocation lies in one extent, so free bytes in several extents cannot serve one allocation.
+/// An arena's range of offsets is this many times as long as the bytes that its rank may allocate. An
+/// allocation lies in one extent, so free bytes in several extents cannot serve one allocation, and the rank
+/// needs spare offsets.
 const ARENA_RANGE: u64 = 4;
 /// Rings begin at multiples of this many bytes, the largest page size of supported machines, so that each can
 /// be mapped alone.
@@ -40,16 +41,16 @@ const RING_ALIGN: u64 = 64 << 10;
 /// The distance from the start of a ring to the start of the next, in bytes.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
-/// The least bytes per arena with which a job has room for spawned ranks. If a limit on files leaves fewer
-/// bytes for each arena, the job cannot spawn.
+/// The shortest arena, in bytes, with which a job may spawn ranks. If a limit on files leaves fewer bytes for
+/// each arena, the job has no room for spawned ranks.
 const ARENA_BYTES_MIN: u64 = 64 << 20;
 
 /// How many processes a job has room for on a host, and how long its arenas are. The layout of the segment
 /// follows from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The number of process numbers, 1 to 4096: one for each rank of the first world, and one for each rank
-    /// that can be spawned.
+    /// How many process numbers the job has on a host, 1 to 4096: one for each rank of the first world, and
+    /// one for each rank that can be spawned.
     pub ranks: u32,
     /// The number of proxies on each host, 0 to 4096. Proxy `r % proxies` serves rank `r`.
     pub proxies: u32,
@@ -91,7 +92,7 @@ impl Shape {
         self.arena_bytes < limits::memory_bytes() && limits::file_bytes().is_some()
     }
 
-    /// Computes where the parts of a segment of this shape lie. Errors: there are too many processes, or more
+    /// Returns where the parts of a segment of this shape lie. Errors: there are too many processes, or more
     /// bytes than any machine can map.
     fn layout(self) -> Result<Layout> {
         let Shape { ranks, proxies, arena_bytes } = self;
@@ -132,8 +133,8 @@ struct Layout {
     rank_pages: u64,
     proxy_pages: u64,
     peers: u64,
-    /// The offset of the end of the pages and of the table of endpoints, up to which a process maps the
-    /// segment when it attaches.
+    /// The length of the first part of the segment: the pages and the table of endpoints. A process maps this
+    /// part when it attaches.
     pages_end: u64,
     rings: u64,
     arenas: u64,
@@ -169,7 +170,7 @@ unsafe impl InSharedMemory for PeerEntry {}
 pub struct LocalRank(pub(super) u32);
 
 impl LocalRank {
-    /// The peer number by which any process of the job knows this process.
+    /// Returns the peer number by which any process of the job knows this process.
     #[inline]
     pub fn peer(self) -> u32 {
         self.0
@@ -253,8 +254,8 @@ impl Segment {
         Ok((segment, copy))
     }
 
-    /// Attaches to a job's segment by the descriptor that this process has inherited. Errors: the descriptor
-    /// is not that of a segment, or its layout is of another version.
+    /// Returns the job's segment, to whose descriptor `fd` this process attaches; the process has inherited
+    /// it. Errors: the descriptor is not that of a segment, or the segment's layout is of another version.
     pub fn attach(fd: OwnedFd) -> Result<Segment> {
         if !memory::is_sealed(&fd) {
             fail!(
@@ -310,7 +311,7 @@ impl Segment {
         self.inner.shape
     }
 
-    /// Returns the page of the job, with what all its processes share.
+    /// Returns the page of the job, which holds the values that all processes of the job share.
     #[inline]
     pub fn job(&self) -> &JobPage {
         view(self.inner.pages.span(), 0)
@@ -475,8 +476,8 @@ impl Segment {
         self.places().find_map(|rank| Some((rank, self.extents(rank).offset_of(address, bytes)?)))
     }
 
-    /// Makes what this process writes to arenas from now on private to it. A forked child calls this. The
-    /// child still sees what the job's processes write, except in pages that it has written itself.
+    /// From now on, keeps this process's writes to arenas from the other processes. A forked child calls
+    /// this. The child still sees what the job's processes write, except in pages that it has written itself.
     pub fn make_private(&self) {
         let Ok(fd) = self.inner.fd.get() else { return };
         for rank in self.places() {
@@ -498,7 +499,8 @@ impl Segment {
         self.inner.fd.get().and_then(memory::resident).map_err(unreadable)
     }
 
-    /// Maps the bytes `part`, whole pages, of the ring `from -> to`. Panics if there are no such ranks.
+    /// Maps the bytes `part`, whole pages, of the ring `from -> to`, and returns the map. Panics if there are
+    /// no such ranks.
     pub(super) fn ring_map(&self, from: LocalRank, to: LocalRank, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         let (LocalRank(sender), LocalRank(receiver)) = (from, to);
@@ -536,8 +538,8 @@ impl Mapper for ArenaMapper<'_> {
     }
 }
 
-/// Maps a part of the segment. Only pages that are touched take memory. `what` returns the part's name for
-/// error sentences.
+/// Maps a part of the segment, and returns the map. Only pages that are touched take memory. `what` returns
+/// the part's name for error sentences.
 fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Map> {
     let bytes = part.end - part.start;
     let mapped = fd.get().and_then(|fd| Map::shared(fd, part.start, bytes as usize));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The most instances in the queue: submitted by the rank, and not yet taken by its proxy.
 const ENTRIES: u64 = 128;
 
-/// A queue of nonzero numbers from a rank to its proxy. If all its bytes are zero, it is valid and empty. How
-/// far each side has come is in shared memory, so a new proxy continues where a dead one stopped.
+/// A queue of nonzero numbers from a rank to its proxy. If all its bytes are zero, it is valid and empty. The
+/// counts of rank and proxy are in shared memory, so a new proxy continues where a dead one stopped.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SubmissionRing {

@@ -34,7 +34,8 @@ impl<const N: usize> SharedText<N> {
     }
 }
 
-/// The rank's latest wait that lasted long enough to be published: what for, and since or until when.
+/// The rank's latest wait that lasted long enough to be published: what the rank waits for, when the wait
+/// started, and when it ended.
 #[repr(C)]
 #[derive(Debug)]
 pub struct WaitRecord {
@@ -69,7 +70,7 @@ impl WaitRecord {
         Some(self.ended.load(Ordering::Relaxed)).filter(|ended| *ended != 0)
     }
 
-    /// Returns for what the rank waits, or waited last.
+    /// Returns the text that says what the rank waits for, or what it waited for last.
     pub fn text(&self) -> String {
         self.text.text()
     }

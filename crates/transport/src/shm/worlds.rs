@@ -12,14 +12,14 @@ use std::sync::atomic::Ordering;
 const GENERATIONS: u32 = 0xff_ffff;
 
 impl Segment {
-    /// Returns the generation of a peer: the low bits of its world's number, the same on all hosts. By it the
-    /// peer differs from earlier processes with the same process number.
+    /// Returns the generation of a peer: the low bits of its world's number, the same on all hosts. It tells
+    /// the peer from earlier processes that had the same process number.
     pub fn generation(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(0, |peer| peer.generation.load(Ordering::Acquire))
     }
 
-    /// Returns the state of the world whose first rank is `first`, which may be on any host. If there is no
-    /// rank `first`, returns that of the job's first world. Each host has its own copy of the state.
+    /// Returns this host's copy of the state of the world whose first rank is `first`; that rank may run on
+    /// any host. Returns the state of the job's first world if there is no rank `first`.
     pub fn world(&self, first: u32) -> &World {
         &self.page(LocalRank(if first < self.shape().ranks { first } else { 0 })).world
     }
@@ -49,9 +49,9 @@ impl Segment {
         (first..first.saturating_add(size).min(self.shape().ranks)).filter_map(|peer| self.local(peer))
     }
 
-    /// Makes a new world `id` of the ranks from `first` on, whose processes have not attached yet, and resets
-    /// their state. `node_of` has the host of each. `mpirun` calls it on every host, once no process uses
-    /// these numbers any more.
+    /// Makes a new world with the number `id` of the ranks from `first` on, and resets their state. `node_of`
+    /// has each rank's host. No process has attached as one of them yet. `mpirun` calls this on every host,
+    /// once no process uses these process numbers any more.
     pub fn make_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
         let size = node_of.len() as u32;
         (first..first + size).for_each(|rank| self.job().firsts.remove(rank));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs tests for many seeds. The tests of p2p and executor take in this file.
+//! Runs tests for many seeds. The tests of the crates p2p and executor include this file, too.
 
-/// Runs `test` for many seeds (the environment variable SEEDS says how many), or for SEED alone if that is
-/// set. A failure prints its seed. Returns whether these were at least `count` seeds.
+/// Runs `test` for the seeds 0, 1, and so on, `count` of them. The environment variable SEEDS gives another
+/// number of seeds, SEED a single seed. A failure prints its seed. Returns whether `test` has run for at
+/// least `count` seeds.
 pub fn seeds(count: u64, mut test: impl FnMut(u64)) -> bool {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a seed is a number"));
     let seeds = match number("SEED") {
@@ -17,7 +18,7 @@ pub fn seeds(count: u64, mut test: impl FnMut(u64)) -> bool {
     seeds.end - seeds.start >= count
 }
 
-/// Prints the seed of a test when it is dropped, which it is only if the test panics.
+/// Prints the seed of a test when this value is dropped. The value is dropped only if the test panics.
 struct PrintOnPanic(u64);
 
 impl Drop for PrintOnPanic {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The constants of the three Fortran bindings (`mpif.h`, `mpi`, `mpi_f08`). Also makes
+//! The constants of the three Fortran bindings (`mpif.h`, `mpi`, `mpi_f08`). This file also makes
 //! `crates/fortran/src/numbers.rs`, with the constants that the Fortran library itself uses.
 
 use crate::table::{ApiTable, Constant, HANDLES};
@@ -120,8 +120,8 @@ pub fn typed(table: &ApiTable) -> String {
     text
 }
 
-/// Returns the predefined procedures, such as MPI_COMM_DUP_FN: each with the C type of the callback that it
-/// is.
+/// Returns the predefined procedures, each as its name, such as MPI_COMM_DUP_FN, and the C type of such a
+/// callback.
 pub fn procedures(table: &ApiTable) -> Vec<(&str, &str)> {
     table
         .constants

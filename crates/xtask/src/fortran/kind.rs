@@ -70,7 +70,8 @@ pub enum Access {
     /// `written` it also copies the section back. The copy ends when the call returns, or with `lasting` when
     /// the call's request completes.
     Copy { written: bool, lasting: bool },
-    /// The call uses parts of the buffer, or uses it after its return. The shim refuses a section with gaps.
+    /// The call uses parts of the buffer, or uses the buffer after the call has returned. The shim refuses a
+    /// section with gaps.
     Whole,
     /// The call uses only the buffer's address.
     First,

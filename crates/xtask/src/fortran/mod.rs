@@ -74,7 +74,8 @@ impl Dummy {
     pub fn is_buffer(&self) -> bool {
         self.r#type.starts_with("TYPE(*)")
     }
-    /// Returns the type of the handle, such as `MPI_Comm` for TYPE(MPI_Comm), if the argument is a handle.
+    /// Returns the type of the handle, such as `MPI_Comm` for TYPE(MPI_Comm). Returns None if the argument is
+    /// no handle.
     pub fn handle(&self) -> Option<&str> {
         let name = self.r#type.strip_prefix("TYPE(")?.strip_suffix(')')?;
         (name.starts_with("MPI_") && name != "MPI_Status").then_some(name)

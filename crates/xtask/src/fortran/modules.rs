@@ -185,7 +185,7 @@ fn interface(form: &Form, name: &str, bind: &str, declare: impl Fn(&Dummy) -> St
     text
 }
 
-/// Breaks a line of Fortran into several lines with continuation marks, if it is too long.
+/// Returns a line of Fortran, broken into several lines with continuation marks if it is too long.
 fn wrapped(line: &str) -> String {
     let mut text = String::new();
     let mut column = 0;

@@ -170,7 +170,7 @@ fn c_type(param: &Param) -> String {
     if pointer { pointed(base) } else { base.into() }
 }
 
-/// The pieces of code that one argument of a Fortran procedure adds to the procedure's function in the shim.
+/// The code that one argument of a Fortran procedure adds to the procedure's function in the shim.
 #[derive(Default)]
 struct Argument {
     /// The declaration of the parameter by which the Rust function takes the argument from Fortran.
@@ -260,8 +260,8 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     text
 }
 
-/// Returns the procedure's names in MPICH's library, such as `mpi_send_f08ts_`. Returns none if the procedure
-/// has another convention in that library.
+/// Returns the procedure's names in MPICH's library, such as `mpi_send_f08ts_`. Returns an empty list if the
+/// procedure has another convention in that library.
 fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<String> {
     if convention == Convention::Plain || !binding.form.has_buffer() && !binding.large {
         return symbols.to_vec();

@@ -3,9 +3,9 @@
 //! each folder in a crate.
 //!
 //! Module `x` is `x.rs` or the folder `x`, or the file of a `#[path]`. The folder's own file (`lib.rs`,
-//! `main.rs`, `mod.rs`, or `x.rs` beside the folder `x`) is a module, too. A module uses another if its code
-//! names the other by `crate::` or `super::`, or a name of the other that the folder's own file exports
-//! again, or a macro of the other. Tests and the programs in `src/bin` are not checked.
+//! `main.rs`, `mod.rs`, or `x.rs` beside the folder `x`) is a module, too. A module uses another module if
+//! its code names that module by `crate::` or `super::`, uses a name of that module that the folder's own
+//! file exports again, or uses a macro of that module. Tests and the programs in `src/bin` are not checked.
 
 use super::edges;
 use super::rust::Rust;
@@ -32,8 +32,8 @@ pub struct FolderOrder {
 }
 
 impl FolderOrder {
-    /// Adds a finding for each subfolder that uses one that stands before it in `order`, and for each name
-    /// that is only in `order` or only in `folders`.
+    /// Adds a finding for each subfolder that uses a subfolder before it in `order`, and for each name that
+    /// is only in `order` or only in `folders`.
     fn check(&self, folders: &BTreeSet<String>, uses: &Uses, findings: &mut Vec<String>) {
         let place = |name: &String| self.order.iter().position(|listed| listed == name);
         let listed: BTreeSet<String> = self.order.iter().cloned().collect();
@@ -226,8 +226,8 @@ impl ModuleFile {
             .filter_map(|(_, line)| Some(leading(line.split("macro_rules! ").nth(1)?).to_owned()))
     }
 
-    /// Returns the names that this file, the own file of a folder (such as `mod.rs`), exports again. Each has
-    /// the name of the module that defines it.
+    /// Returns the names that this file exports again, each with the name of the module that defines it. The
+    /// file is one that stands for a whole folder, such as `mod.rs`.
     fn exports(&self) -> Vec<(String, String)> {
         let text: String = self.rust.lines().map(|(_, line)| format!("{line}\n")).collect();
         let mut exports = Vec::new();

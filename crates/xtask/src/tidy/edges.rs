@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges: uses of one crate by another that no manifest names. A crate contains a file of another crate by
-//! `#[path]`, `include!`, `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
+//! Finds uses of one crate by another that no manifest shows as a dependency. A crate contains a file of
+//! another crate by `#[path]`, `include!`, `include_str!` or `include_bytes!`, or as a target's `path` in its
+//! manifest.
 
 use super::rust::Rust;
 use super::source::SourceFile;
@@ -86,7 +87,7 @@ fn literals(text: &str) -> Vec<&str> {
     text[at..].split('"').skip(1).step_by(2).collect()
 }
 
-/// Removes each `..` from a path, together with the folder before it.
+/// Returns the path without any `..` and without the folder before each `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

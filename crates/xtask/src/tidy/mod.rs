@@ -116,7 +116,7 @@ struct Layers {
     /// The folders whose modules may use each other in a ring.
     #[serde(default)]
     cycle: Vec<cycles::RingExcuse>,
-    /// The folders whose subfolders have an order: each subfolder may use only subfolders that come later in
+    /// The folders whose subfolders have an order: each subfolder may use only the subfolders that come after
     /// it.
     #[serde(default)]
     order: Vec<cycles::FolderOrder>,
@@ -291,8 +291,8 @@ fn check_environment(layers: &Layers, source: &SourceFile, findings: &mut Vec<St
     }
 }
 
-/// Finds words for unfinished work. The words are written in two pieces here, so that this file does not
-/// contain them.
+/// Finds words for unfinished work. The source code here joins each word from two strings, so that this file
+/// does not contain the words.
 fn check_words(source: &SourceFile, findings: &mut Vec<String>) {
     let words = [
         concat!("TO", "DO"),

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// The number of crates that may have a type of the same name. If more crates have one, the name needs a
+    /// The most crates that may have a type of the same name. If more crates have one, the name needs a
     /// reason.
     crates_max: usize,
     /// The names that types of more than `crates_max` crates may have, each with the reason.

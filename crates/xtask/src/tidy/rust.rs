@@ -31,7 +31,7 @@ impl Rust {
     }
 }
 
-/// Replaces the text of comments, strings and characters by spaces, for `Rust::code`.
+/// Returns `text` with spaces in place of the text of comments, strings and characters, for `Rust::code`.
 fn blanked(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = String::with_capacity(text.len());

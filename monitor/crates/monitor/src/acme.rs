@@ -27,8 +27,8 @@ pub struct Acme {
     /// is Let's Encrypt's.
     #[serde(default = "lets_encrypt")]
     directory: String,
-    /// A PEM file with the root certificates that the certificate authority's own server is checked against.
-    /// With None they are the certificates that browsers trust.
+    /// A PEM file with the root certificates by which the monitor checks the certificate authority's server.
+    /// None for the root certificates that browsers trust.
     trusted: Option<PathBuf>,
 }
 
@@ -87,8 +87,8 @@ impl Acme {
 /// The work that requests and renews certificates. It never ends, so it runs in a thread of its own.
 pub type Asking = Box<dyn FnOnce() + Send>;
 
-/// Makes the TLS configuration of a client that trusts only the certificates in the PEM file `trusted`. The
-/// client asks a certificate authority that browsers do not know.
+/// Makes the TLS configuration by which the monitor reaches a certificate authority that browsers do not
+/// know. It trusts only the certificates in the PEM file `trusted`.
 fn asker(trusted: &Path) -> Result<ClientConfig, String> {
     let named = |why: String| format!("{}: {why}", trusted.display());
     let mut roots = RootCertStore::empty();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fabric's collector: a thread that discovers the fabric, reads all counters in sweeps, writes the
-//! counters into the store, and sends their values to open pages.
+//! The fabric's collector: a thread that discovers the fabric, reads all its counters again and again (each
+//! time is a *sweep*), writes them into the store, and sends them to open web pages.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -37,8 +37,8 @@ impl Collector {
         Collector { config, live, writer, opened }
     }
 
-    /// Discovers the fabric and reads its counters in sweeps, for as long as the monitor runs. A port that
-    /// fails is opened again.
+    /// Discovers the fabric, and reads all its counters again and again, for as long as the monitor runs. A
+    /// port that fails is opened again.
     pub fn run(mut self) {
         loop {
             let Err(why) = self.collect();
@@ -154,8 +154,8 @@ fn open(config: &FabricConfig) -> Result<umad::Port, String> {
     umad::Port::open(config.device.as_deref(), config.port)
 }
 
-/// Returns the samples of a sweep as rows of the table `port_samples`. A share `sent` or `received` that is
-/// unknown becomes NULL.
+/// Returns the samples of a sweep (one reading of all port counters) as rows of the table `port_samples`. A
+/// share `sent` or `received` that is unknown becomes NULL.
 fn rows(sweep: &Sweep, at: u64) -> String {
     let at = seconds(at);
     let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());

@@ -19,18 +19,18 @@ use crate::issuer::Issuer;
 pub struct MonitorConfig {
     /// The address and port at which the monitor serves its web page.
     pub listen: SocketAddr,
-    /// The path in the URL below which a reverse proxy serves the page, such as `/monitor`.
+    /// The path in the URL below which a reverse proxy serves the web page, such as `/monitor`.
     pub base_path: String,
-    /// The files with the page's certificate and key. With None here and in `acme` the page is served in
+    /// The files with the web page's certificate and key. With None here and in `acme` the page is served in
     /// plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// How the page gets certificates from a certificate authority (ACME). None if the certificate comes from
-    /// the files in `tls`, or if the page is served in plain HTTP.
+    /// How the web page gets certificates from a certificate authority (ACME). None if the certificate comes
+    /// from the files in `tls`, or if the page is served in plain HTTP.
     pub acme: Option<Acme>,
     /// The addresses of reverse proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
-    /// The most connections to the page that one client address may have open at once. A reverse proxy may
-    /// have more.
+    /// The most connections to the web page that one client address may have open at once. A reverse proxy
+    /// may have more.
     pub connections_each: usize,
     /// The folder for everything that the monitor stores.
     pub data: PathBuf,

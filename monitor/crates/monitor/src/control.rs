@@ -5,7 +5,8 @@
 //!
 //! There are two connections, each behind a lock, because all of this is small. One changes rows. Another
 //! process (`add-account`) may do so at the same time, and SQLite then waits for it, at most 10 s. The other
-//! connection reads and never waits for a writer: every request asks it whose session it has.
+//! connection only reads, and never waits for a writer, because every request to the web page reads here
+//! whose session it belongs to.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;

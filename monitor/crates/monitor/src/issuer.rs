@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Login through an OpenID issuer (OpenID Connect Core 1.0). The browser goes to the issuer, which asks the
-//! person for a password or the like, and comes back with a code. In exchange for the code the issuer tells
-//! the monitor who the person is.
+//! Login through an OpenID issuer (OpenID Connect Core 1.0). The monitor sends the browser to the issuer,
+//! which asks the person for a password or the like. The issuer sends the browser back with a code. In
+//! exchange for the code the issuer tells the monitor who the person is.
 //!
 //! Meanwhile the browser keeps the data of the attempt (`Attempt`) in a cookie; the monitor keeps none. The
 //! library (openidconnect) checks signatures, times and the issuer's keys.
@@ -42,7 +42,7 @@ pub struct Issuer {
     /// A file with the secret that belongs to `client_id`. With None the monitor is a public client of the
     /// issuer.
     pub client_secret_file: Option<PathBuf>,
-    /// The URL at which browsers find the page, such as `https://head.site/monitor`. At the issuer,
+    /// The URL at which browsers find the web page, such as `https://head.site/monitor`. At the issuer,
     /// `/api/oidc/back` below this URL must be registered.
     page: String,
     /// The name of the claim (a fact about the person, from the issuer) that has a person's name.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A job and its ranks, as the source that reports the job described them last.
+//! A job and its ranks, by the last description from the source (`mpirun`, Slurm, ...) that reports the job.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn source<'de, D: Deserializer<'de>>(from: D) -> Result<JobSource, D::Error> {
     known.ok_or_else(|| serde::de::Error::custom(format!("{name:?} is no source of jobs")))
 }
 
-/// A job, as the source that reports it described it last. Times are in milliseconds since 1970.
+/// A job, by the last description from the source that reports it. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Job {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The present state of fabric, hosts and jobs: the collectors write it, the page reads it.
+//! The present state of fabric, hosts and jobs: the collectors write it, and the web page shows it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::fabric::topology::{Topology, TopologyNode};
 use crate::hosts::Host;
 use crate::job::Job;
 
-/// The state of the fabric's collector (the thread that reads the fabric), for the page.
+/// The state of the fabric's collector (the thread that reads the fabric), as the web page shows it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
     /// Why the fabric cannot be reached. It is empty while the fabric can be reached.
@@ -24,7 +24,7 @@ pub struct FabricStatus {
     pub discovery_ms: f64,
     pub sweep_ms: f64,
     pub last_sweep: u64,
-    /// The GUIDs of nodes that did not answer the last sweep, which reads all counters.
+    /// The GUIDs of nodes that did not answer when all counters were read last.
     pub unreachable: Vec<String>,
     /// The ports behind which no node answered the discovery, each as a text for people.
     pub unanswered: Vec<String>,
@@ -37,7 +37,7 @@ pub struct FabricStatus {
     pub map_errors: Vec<String>,
 }
 
-/// The last sample of a port's counters, in the form in which the page gets it.
+/// The last sample of a port's counters, in the form in which the web page gets it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortNow {
     pub sent: Option<f32>,
@@ -54,8 +54,8 @@ pub struct Now {
     /// The fabric as the discovery found it. `topology` is made from it.
     pub discovered: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
-    /// What the counters of each port have counted since the alerts were last examined. That may be several
-    /// sweeps ago.
+    /// What the counters of each port have counted since the alerts were last examined. Since then the
+    /// counters may have been read several times.
     pub unwatched: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
     /// The ports, by GUID and number, whose link is up and behind which no node answered the discovery.
@@ -70,8 +70,8 @@ pub struct Now {
 
 pub struct Live {
     now: Mutex<Now>,
-    /// The newest frame, a binary message with the use of all links. Each connected page waits here for the
-    /// next frame.
+    /// The newest frame, a binary message with the use of all links. The connection of each open web page
+    /// waits here for the next frame.
     frames: watch::Sender<Arc<Vec<u8>>>,
 }
 
@@ -90,7 +90,7 @@ impl Live {
         self.frames.subscribe()
     }
 
-    /// Makes a frame (a binary message) of the present state, and sends it to all connected pages.
+    /// Makes a frame (a binary message) of the present state, and sends it to all open web pages.
     pub fn publish(&self) {
         let frame = self.now().frame();
         self.frames.send_replace(Arc::new(frame));
@@ -141,7 +141,8 @@ impl Now {
         frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
     }
 
-    /// Takes the samples of a new sweep as the present ones, and keeps them for the alerts.
+    /// Takes the samples of a new sweep (reading of all ports) as the present ones, and keeps them for the
+    /// alerts.
     pub fn take_sweep(&mut self, samples: Vec<Sample>) {
         samples.iter().for_each(|sample| self.add_unwatched(sample));
         self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();

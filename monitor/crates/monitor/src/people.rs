@@ -5,7 +5,7 @@
 //! default password: whoever can read the file `key` in the data folder is the administrator. Programs use a
 //! token of an account: 128 random bits, of which the hash is stored. A person whom a directory
 //! (`directory.rs`) or an OpenID issuer (`issuer.rs`) knows gets an account without a password, once the
-//! directory or issuer has checked who it is.
+//! directory or issuer has confirmed who the person is.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub enum Role {
     Admin,
 }
 
-/// The person who sends a request to the page, with the person's rights.
+/// The person who sends a request to the web page, with the person's rights.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Who {
     pub name: String,
@@ -119,7 +119,7 @@ impl Account {
     }
 }
 
-/// An account as the list of accounts in the page shows it.
+/// An account as the list of accounts in the web page shows it.
 #[derive(Serialize)]
 pub struct ListedAccount {
     #[serde(flatten)]
@@ -159,7 +159,8 @@ pub struct People {
     control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
-    /// Tells the open pages of each log-out. Each page then checks whether its session still exists.
+    /// Tells the open web pages of each log-out. For each page it is then checked whether the page's session
+    /// still exists.
     log_outs: watch::Sender<()>,
 }
 
@@ -169,7 +170,7 @@ impl People {
         Ok(People { control, key, sessions: Mutex::default(), log_outs: watch::Sender::new(()) })
     }
 
-    /// Returns the administrator's key. Whoever has it may open the page without an account.
+    /// Returns the administrator's key. Whoever has it may open the web page without an account.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -227,8 +228,8 @@ impl People {
         self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
 
-    /// Begins a session for a person whom a directory or issuer (`by`) has checked, with the role that it
-    /// gave. Returns the session's id and the person.
+    /// Begins a session for a person whom a directory or issuer (`by`) has checked. `who` has the role that
+    /// `by` gave the person. Returns the session's id and the person.
     pub fn log_in_checked(&self, by: Elsewhere, who: Who) -> Result<(String, Who), String> {
         if self.is_not_of(by, &who.name) {
             return Err(format!("there is an account {:?} that is not of the {}", who.name, by.mark()));
@@ -287,8 +288,8 @@ impl People {
         Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
     }
 
-    /// Returns the account that has this name and password, or None. The check takes as long for an unknown
-    /// name, so that its time tells nothing.
+    /// Returns the account that has this name and password, or None if name or password is wrong. An unknown
+    /// name takes as long to check as a known one, so the time does not show which names exist.
     fn checked(&self, name: &str, password: &str) -> Option<Account> {
         // The hash of a password that nobody has.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
@@ -415,7 +416,7 @@ impl People {
     }
 
     /// Changes the password of an account for a person who knows the old one. Ends all sessions of the
-    /// account, and begins a new one.
+    /// account, and begins a new one. Returns the new session's id and the person.
     pub fn change_password(&self, name: &str, old: &str, new: &str) -> Result<(String, Who), String> {
         let Account { role, projects, .. } = self.checked(name, old).ok_or("the old password is wrong")?;
         let who = Who { name: name.into(), role, projects };

@@ -247,7 +247,7 @@ fn follow(people: &Arc<People>, config: &MonitorConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns where the page's certificate comes from. With ACME also returns the work that requests
+/// Returns where the web page's certificate comes from. With ACME also returns the work that requests
 /// certificates. Both are None if the page is served in plain HTTP.
 fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> {
     match (&config.tls, &config.acme) {
@@ -263,7 +263,8 @@ fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> 
     }
 }
 
-/// Prints the address of the page. At the monitor's first start the address contains the administrator's key.
+/// Prints the address of the web page. At the monitor's first start the address contains the administrator's
+/// key.
 fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: bool, key: &str) {
     let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
@@ -274,7 +275,7 @@ fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: b
     }
 }
 
-/// Starts the threads that watch for alerts and deliver them. Returns two things for the page: the known
+/// Starts the threads that watch for alerts and deliver them. Returns two things for the web page: the known
 /// links, and how many messages about alerts were delivered or failed.
 fn start_alerts(
     config: &MonitorConfig,
@@ -309,7 +310,7 @@ fn measure(store: Arc<Store>) {
     });
 }
 
-/// Starts all parts of the monitor, and serves the page until SIGINT or SIGTERM ends the program.
+/// Starts all parts of the monitor, and serves the web page until SIGINT or SIGTERM ends the program.
 fn serve(config: &MonitorConfig) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
@@ -392,7 +393,7 @@ async fn ended() {
     tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
 }
 
-/// Returns the folder with the files of the page, which is installed beside the programs.
+/// Returns the folder with the files of the web page, which is installed beside the programs.
 fn share() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let root = here.parent().and_then(Path::parent).ok_or("this program has no folder")?;

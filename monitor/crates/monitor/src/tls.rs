@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! TLS of the page. The certificate and its key come from two PEM files or from ACME (`acme.rs`). The two
+//! TLS of the web page. The certificate and its key come from two PEM files or from ACME (`acme.rs`). The two
 //! files are read again when they have changed.
 
 use std::path::{Path, PathBuf};

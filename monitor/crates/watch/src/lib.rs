@@ -2,9 +2,9 @@
 //! `liboutboard_watch.so`: counts the MPI calls of programs of any MPI, for `outboard monitor`.
 //!
 //! `LD_PRELOAD` puts its functions `MPI_X` before the MPI library's. Each of them counts the call and calls
-//! `PMPI_X` (MPI 5.0, section 15.2). One binary serves the standard ABI and MPICH's: it passes arguments that
-//! it does not read on as words. A handle is a pointer in one ABI and an `int` in the other. Both travel in
-//! one register or one slot of 8 bytes of the stack (System V on x86-64, AAPCS64).
+//! `PMPI_X` (MPI 5.0, section 15.2). One binary serves the standard ABI and MPICH's: it does not read most
+//! arguments, and hands them over as words. A handle is a pointer in one ABI and an `int` in the other. Both
+//! travel in one register or one slot of 8 bytes of the stack (System V on x86-64, AAPCS64).
 //!
 //! Invariant: the program's calls do what they did before; what cannot be counted is left out. Read next:
 //! `page.rs`, `world.rs`; `crates/watch_page` has the format of the page.

@@ -198,8 +198,8 @@ impl AgentJob {
         self.end(&connected, code, libc::SIGTERM);
     }
 
-    /// Sends `signal` to the ranks of these worlds on this host, which get SIGKILL [`GRACE`] later. `code`
-    /// becomes the exit code of this host unless the host has one already.
+    /// Sends `signal` to this host's ranks of the worlds `worlds`, and sees to it that ranks which still live
+    /// get SIGKILL [`GRACE`] later. `code` becomes this host's exit code unless it has one already.
     pub(super) fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
         sys::debugger::show_end();

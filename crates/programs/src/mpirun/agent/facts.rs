@@ -20,11 +20,11 @@ pub struct FactsKeeper {
 /// Processor times since the machine's start, in clock ticks.
 #[derive(Clone, Copy)]
 struct Ticks {
-    /// The time of all cpus together, idle or not.
+    /// The time of all cpus together, idle or not, in clock ticks.
     all: u64,
-    /// The part of all cpus' time in which a cpu worked, also for other virtual machines (steal).
+    /// The clock ticks in which a cpu worked, also for other virtual machines (steal), for all cpus together.
     used: u64,
-    /// The processor time that this process and its children that have ended used.
+    /// The clock ticks of processor time that this process and its ended children have used.
     ours: u64,
 }
 

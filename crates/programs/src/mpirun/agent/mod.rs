@@ -10,7 +10,7 @@
 //! Invariants: an agent that has lost the root ends its ranks; an agent writes only frames (messages) to its
 //! standard output.
 //!
-//! Read next: `watch.rs`, `receive.rs`, `wire/frame.rs` (the frames), `root/mod.rs` (the other side).
+//! Read next: `watch.rs`, `receive.rs`, `wire/frame.rs` (the frames), `root/mod.rs` (what the root does).
 
 mod deadlock;
 mod end;

@@ -73,8 +73,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Sets, in shared memory, with which worlds the ranks on other hosts have connected the world `first`:
-    /// with the worlds `to`. Wakes all ranks and proxies here. A world is named by its first process number.
+    /// Records in shared memory that ranks on other hosts have connected the world `first` with the worlds
+    /// `to`, and with no others. Wakes all ranks and proxies here. Worlds are named by their first number.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {
@@ -86,8 +86,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Passes a piece of `mpirun`'s standard input on to the ranks that read it. An empty piece means the end
-    /// of the input.
+    /// Passes bytes of `mpirun`'s standard input on to the ranks that read this input. If `bytes` is empty,
+    /// the input has ended.
     fn obey_input(&mut self, bytes: Vec<u8>) {
         let taken = bytes.len() as u32;
         if taken == 0 {

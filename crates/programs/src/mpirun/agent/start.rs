@@ -71,8 +71,8 @@ impl Setup {
         Some(path.into())
     }
 
-    /// Starts a rank on these cpus. Returns its process and, if --pty gives the rank a terminal for standard
-    /// output, our end of it; otherwise the reading end of the pipe for standard output.
+    /// Starts a rank on these cpus. Returns its process, and the descriptor from which we read the rank's
+    /// standard output: our end of the terminal that --pty gives the rank, else of a pipe.
     pub fn start_rank(
         &self,
         program: &RankProgram,

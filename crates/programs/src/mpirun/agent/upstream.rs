@@ -38,8 +38,8 @@ pub struct Upstream {
     /// The proxies on a DPU that ranks here have given up, and whose end this agent has reported to the job's
     /// root (`mpirun`). Each is named by its endpoint.
     pub(super) given_up: HashSet<u32>,
-    /// How many entries this agent (`mpirun` on a host) has read of the list of closed ports that the segment
-    /// holds.
+    /// The number of entries that this agent (`mpirun` on a host) has read so far in the segment's list of
+    /// closed ports.
     pub(super) closings: u64,
     /// Whether this agent has found that its connection to the job's root (`mpirun`) is lost.
     is_lost: bool,
@@ -54,8 +54,8 @@ pub struct Upstream {
 struct RemoteRoot {
     /// The reading end of a pipe, readable when frames (messages) have come into `inbox`.
     woken: OwnedFd,
-    /// When the latest frame (message) came from the job's root (`mpirun`). A time in which this process was
-    /// stopped itself is added.
+    /// When the latest frame (message) came from the job's root (`mpirun`). If this process was stopped since,
+    /// the length of the stop is added, so that it does not count as silence of the root.
     received: Instant,
     /// When `is_silent` was last called. A long time since then means that this process was stopped itself.
     looked: Instant,
@@ -94,8 +94,8 @@ pub(super) struct ReportedWorld {
     /// How many ranks of the world had come to MPI_Init and to MPI_Finalize on this host at the agent's last
     /// report.
     pub(super) arrived: Arrivals,
-    /// How many ranks of the world have come to MPI_Init and to MPI_Finalize on all other hosts, says the
-    /// latest frame (message) from the job's root (`mpirun`).
+    /// How many ranks of the world have come to MPI_Init and to MPI_Finalize on all other hosts, according to
+    /// the latest frame (message) from the job's root (`mpirun`).
     pub(super) elsewhere: Arrivals,
     /// The worlds with which this world was connected on this host at the agent's last report. Each is named
     /// by its first process number.
@@ -198,9 +198,9 @@ impl Upstream {
     }
 }
 
-/// Reads the standard input of `mpirun`, which the root sends in pieces. It reports to the root how many
-/// bytes were taken, so that the root sends more. It reports bytes that no rank here reads any more, too:
-/// otherwise ranks on other hosts would wait for the next piece.
+/// Reads the standard input of `mpirun`, which the root sends bit by bit. Reports to the root how many bytes
+/// were taken, so that the root sends more. Bytes that no rank here reads any more are taken and reported,
+/// too: otherwise ranks on other hosts would wait for the bytes after these.
 pub struct InputPieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,

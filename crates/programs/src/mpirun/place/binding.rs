@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Bind {
-    /// The kind of hardware (core, socket, cache, ...) to which each rank is bound: to the unit of this kind
-    /// that has the rank's cores. A name of [`sys::topology::KINDS`]. None if ranks are not bound.
+    /// The kind of hardware (core, socket, cache, ...), a name of [`sys::topology::KINDS`]. Each rank is
+    /// bound to the unit of this kind that has the rank's cores. None if ranks are not bound.
     pub to: Option<&'static str>,
     /// How many cores of its own each rank gets.
     pub cores: u32,

@@ -15,8 +15,8 @@ use super::cpus::Core;
 /// The cores that this job has claimed. `take` claims all cores that no other job has; `keep` frees those
 /// that this job will not use.
 pub struct Claims {
-    /// The socket whose name only one job can hold, held from `take` to `keep`. Meanwhile other jobs wait a
-    /// little, because this job has claimed more cores than it will use.
+    /// The socket whose name only one job can hold, from `take` to `keep`; None before and after. Other jobs
+    /// wait a little for it, because this job has claimed more cores than it will use.
     choosing: Option<UnixDatagram>,
     /// The cores that no other job has, each with the socket by which this job claims it. The socket is None
     /// if claims are off or not possible.

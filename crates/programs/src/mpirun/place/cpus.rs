@@ -71,8 +71,8 @@ impl Want<'_> {
 }
 
 /// Distributes ranks and proxies over `cores`. Proxies take `proxy_cores`, else the last cores, and ranks
-/// keep off these if others are left. Unless the user says, ranks are bound only if the processes fill all
-/// cores that we may use, because the kernel places fewer processes better by itself.
+/// keep off these if others are left. If the user does not say whether to bind ranks, they are bound only if
+/// the processes fill all cores that we may use: the kernel places fewer processes better by itself.
 pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;

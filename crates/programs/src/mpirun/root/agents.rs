@@ -38,8 +38,8 @@ pub(super) struct Agent {
     pub(super) done: Option<u8>,
     /// Whether the connection to the agent has ended, or the job's root (`mpirun`) has given the agent up.
     pub(super) is_closed: bool,
-    /// When the agent's latest frame (message), greeting or line came. A time in which the job's root
-    /// (`mpirun`) was stopped itself is added.
+    /// When the agent's latest frame (message), greeting or line came, but later by the time for which the
+    /// job's root (`mpirun`) was stopped since. So such a time does not count as silence of the agent.
     pub(super) received: Instant,
     /// How far the clock of the agent's host differs from the clock of the job's root (`mpirun`). It is
     /// measured only if the user wants a trace.

@@ -82,8 +82,8 @@ impl Root {
         Ok(())
     }
 
-    /// Fails if the host `name` is another machine, and the nodes so far are known by loopback addresses
-    /// only: the new host could not reach them.
+    /// Fails if the host `name` is another machine, and all nodes so far have loopback addresses only, at
+    /// which the new host could not reach them.
     fn reachable(&self, name: &str, address: Option<&str>) -> Result<(), String> {
         let is_within = |address: Option<&str>| {
             address.is_some_and(|address| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string())
@@ -129,8 +129,8 @@ fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, 
     Ok(Ok(address.to_string()))
 }
 
-/// Returns the addresses of a host. Fails after [`LOOKUP`]: meanwhile the job's root (`mpirun`) sends no
-/// frames (messages), and its agents would take it for dead.
+/// Returns the addresses of a host. Fails if the look-up takes longer than [`LOOKUP`]. During a look-up the
+/// job's root (`mpirun`) sends no frames (messages), so in a long one its agents would take it for dead.
 fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
     let (sender, found) = channel();
     let host = host.to_owned();

@@ -6,7 +6,7 @@
 //! The nodes that are to run these ranks start them. The root answers the spawn when all nodes have reported
 //! that the world has started. Then no node takes the new processes for earlier ones with the same numbers.
 //!
-//! Read next: `place/places.rs`, `agent/serve.rs` (the side of an agent).
+//! Read next: `place/places.rs`, `agent/serve.rs` (what an agent does).
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -87,8 +87,8 @@ impl Root {
         firsts.max().unwrap_or(0)
     }
 
-    /// Returns the hosts on which the info of a spawned program wants it, and in which order ranks are
-    /// distributed over the hosts. It obeys the keys `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`,
+    /// Returns the hosts that the info of a spawned program asks for, and in which order ranks are
+    /// distributed over them. It obeys the keys `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`,
     /// `ppn`, `npernode` and `map_by`, as users of MPICH and Open MPI write them.
     fn wanted(&self, spawn: &Spawn, info: &[(String, String)]) -> Result<(Hosts, Deal)> {
         let of = |names: &[&str]| info.iter().find(|(key, _)| names.contains(&key.as_str()));
@@ -154,8 +154,8 @@ impl Root {
         self.answer(first, &Err(Error::new(Class::Spawn, sentence)));
     }
 
-    /// Lets each MPI_Comm_spawn fail that needs the agent of node `node`, which could not start. The job goes
-    /// on. Returns whether a spawn failed.
+    /// Makes each MPI_Comm_spawn that needs the agent of node `node` fail, because this agent could not
+    /// start. The job goes on. Returns whether a spawn failed.
     pub(super) fn fails_spawns(&mut self, node: usize, sentence: &str) -> bool {
         let waiting: Vec<(u32, bool)> = self
             .worlds

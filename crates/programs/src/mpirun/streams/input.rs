@@ -15,8 +15,8 @@ use crate::mpirun::command::say::say;
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Returns the standard input of rank `rank`: an empty file if the rank is not in `readers`, else a pipe that
-/// [`pump`] fills. A rank that reads alone gets our own standard input if that is the job's (`is_ours`) and
-/// no terminal, which would stop a rank in a process group of its own.
+/// [`pump`] fills. The only reader gets our own standard input instead, if ours is the job's (`is_ours`). But
+/// it never gets a terminal: ranks run in other process groups, and a read would stop them.
 pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),

@@ -182,8 +182,8 @@ impl Forwarder {
         Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
 
-    /// Gives the output thread a pipe into which a rank prints to the stream `to`. The rank's name is its
-    /// world's number and its number there.
+    /// Gives the output thread a pipe into which a rank prints to the stream `to`. `world` is the number of
+    /// the rank's world, and `rank` the rank's number in that world.
     pub fn add(
         &mut self,
         pipe: OwnedFd,

@@ -3,10 +3,10 @@
 //! command that started the agent.
 //!
 //! An agent first sends a greeting ([`greeting`]), because a login shell may print something before it. Then
-//! each side sends frames: a length of 4 bytes (little-endian), then a value in postcard's encoding. The
+//! both send frames: a length of 4 bytes (little-endian), then a value in postcard's encoding. The
 //! tables at [`ToAgent`] and [`ToRoot`] say who sends which frame and who answers.
 //!
-//! Invariants: a frame longer than [`FRAME_BYTES_MAX`] is refused; both sides are of one build.
+//! Invariants: a frame longer than [`FRAME_BYTES_MAX`] is refused; root and agents are of one build.
 //!
 //! Read next: `uplink.rs`, `root/mod.rs` (sends `ToAgent`), `agent/receive.rs` (takes it).
 
@@ -163,7 +163,7 @@ pub type EndpointName = (u32, Vec<u8>);
 /// | `Names`, `PortsClosed` | another agent sent them; a computer of proxies is lost | nothing |
 /// | `Arrived`, `Connected` | another agent sent them: the sum over all other nodes | nothing |
 /// | `StartWorld` | a rank spawns processes; to all agents | `Born`, or `FailedToStart` |
-/// | `Answer` | a request of a rank (`Ask`) is carried out | nothing; it writes it into the rank's arena |
+/// | `Answer` | a request of a rank (`Ask`) is carried out | nothing; the rank's arena gets the bytes |
 /// | `UndoWorld` | one agent sent `FailedToStart`; to all agents | `Over` when its ranks have ended |
 /// | `Over` | the last agent with ranks of the world sent `Over` | nothing |
 /// | `Input` | standard input has bytes, or has ended (no bytes) | `Taken` with the number of bytes |
@@ -189,14 +189,14 @@ pub enum ToAgent {
     Answer { rank: u32, bytes: Vec<u8> },
     /// The spawned world whose first process number is `first` has failed to start: end your ranks of it.
     UndoWorld { first: u32 },
-    /// `to` are the worlds with which the world whose first process number is `first` is connected on other
-    /// nodes. Each is named by its first process number.
+    /// World `first` is connected (MPI_Comm_connect) with the worlds `to`, by ranks on other nodes. Worlds are
+    /// named by their first process numbers.
     Connected { first: u32, to: Vec<u32> },
     /// The numbers of ports (MPI_Open_port) that were closed on other nodes.
     PortsClosed(Vec<u64>),
     /// No rank of the world whose first process number is `first` lives on any node any more.
     Over { first: u32 },
-    /// A piece of standard input for your ranks that read it. An empty piece means the end of the input.
+    /// Bytes of standard input for your ranks that read it. If there are no bytes, the input has ended.
     Input(Vec<u8>),
     /// The signal that has come to `mpirun`. SIGUSR1: report what your ranks wait for. SIGUSR2: send the
     /// signal to your ranks.

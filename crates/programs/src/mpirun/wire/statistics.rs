@@ -42,7 +42,7 @@ impl Counted {
         Counted { ranks: Vec::new(), proxies: proxies(segment), age_ns: 0 }
     }
 
-    /// Whether this has counters of proxies only, and of no rank.
+    /// Whether these are counters of proxies only, and of no rank.
     pub fn is_of_proxies(&self) -> bool {
         self.ranks.is_empty()
     }

@@ -23,9 +23,9 @@ pub struct TracePart {
     records: Option<Vec<u8>>,
 }
 
-/// Reads and removes the files, beside the trace `file`, in which this host's processes have recorded events.
-/// Process numbers from `used` on have no file. The proxies of all hosts are numbered in one row, those of
-/// the first node first.
+/// Returns the events that each process of this host has recorded, and removes the processes' files, which
+/// lie beside the trace `file`. `used` is one more than the highest process number of a rank. A proxy's
+/// number counts the proxies of all nodes, from the first node on.
 pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = TracePart> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
     let whos: Vec<ProcessName> =
@@ -44,9 +44,9 @@ pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = T
     })
 }
 
-/// Writes the trace `file` from the events of all processes. The number of each part is its node, an index
-/// into `clocks`, the nodes' clocks. Returns how many processes have no events; if none has any, writes no
-/// file.
+/// Writes the trace `file` from the events of all processes. `parts` has the events of each process, with its
+/// node as an index into `clocks`, the nodes' clocks. Returns how many processes have no events. Writes no
+/// file if no process has any.
 pub fn write(file: &Path, mut parts: Vec<(usize, TracePart)>, clocks: &[Clock]) -> std::io::Result<usize> {
     parts.sort_by_key(|(_, part)| (part.is_proxy, part.number));
     let count = parts.len();

@@ -21,8 +21,8 @@ pub const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// A connection over which an agent sends frames (messages) to the job's root (`mpirun`).
 pub trait Uplink: Send + Sync {
-    /// Sends a frame (message) to the job's root (`mpirun`). If the root has ended the frame is lost; the
-    /// agent learns of that when it receives.
+    /// Sends a frame (message) to the job's root (`mpirun`). The frame is lost if the root has ended; the
+    /// agent notices the root's end only when it receives.
     fn send(&self, frame: ToRoot);
 
     /// Sends a sentence from the agent itself to the job's root (`mpirun`), which prints it as a line.

@@ -28,13 +28,13 @@ pub struct Measure {
     /// peer (the best other MPI).
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
-    /// Lower bounds for any MPI, by name: the command lines of loops of bench/limits.c that print the same
-    /// unit. If `run` has its buffers in device memory, the bound is the same test with buffers in host
-    /// memory.
+    /// Lower bounds for any MPI, by name: command lines of bench/limits.c, whose loops do without MPI what
+    /// `run` does, and print values in the same unit. If `run` has its buffers in device memory, the bound is
+    /// the same test with buffers in host memory.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
-    /// The names of those `limits` (lower bounds) that are shown but do not count: they need memory that both
-    /// processes have mapped, and the memory of an MPI program is not mapped so.
+    /// The names of those `limits` (lower bounds) that are shown but do not count. They need buffers that
+    /// both processes have mapped, and only one process has mapped the buffers of an MPI program.
     #[serde(default)]
     pub beside: Vec<String>,
     /// What differs between the rows of this measure's table, as a noun. Empty if it is the message size.

@@ -36,7 +36,7 @@ pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
 }
 
 impl BenchRow {
-    /// Returns the best peer's (other MPI's) index, and Outboard's value / that peer's. None without peers.
+    /// Returns the index of the best peer (other MPI), and the ratio Outboard / peer. None without peers.
     fn best_peer(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -46,7 +46,7 @@ impl BenchRow {
         ratios.reduce(|best, next| if worse(next.1, best.1) { next } else { best })
     }
 
-    /// Returns Outboard's value divided by the best peer's. None if no peer has values.
+    /// Returns Outboard's values divided by those of the best peer (other MPI). None if no peer has values.
     pub fn ratio(&self) -> Option<Summary> {
         Some(self.best_peer()?.1)
     }
@@ -76,7 +76,7 @@ impl BenchRow {
         }
     }
 
-    /// Returns what part of the best limit (a lower bound) Outboard reaches; 1 is all. None without limits.
+    /// Returns the speed of Outboard / that of the best limit (lower bound for any MPI). None without limits.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);
@@ -101,8 +101,8 @@ impl BenchRow {
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// Returns the ratio of the best limit (a lower bound for any MPI) to the best peer if even that limit
-    /// misses the goal, else None. A limit that Outboard or the peer beats by a tenth does not count.
+    /// Returns the ratio of the best limit (a lower bound for any MPI) to the best peer, if this ratio misses
+    /// the goal, too. Returns None otherwise, or if Outboard or the peer beats the limit by a tenth.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.best_peer()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
@@ -124,7 +124,7 @@ impl BenchRow {
         format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
     }
 
-    /// Returns as text what part of the best limit (lower bound) Outboard reaches, or "beaten" beyond 110 %.
+    /// Returns `reached` as text in percent, "beaten" above 110 %, or an empty text if there is no limit.
     pub fn reached_in_words(&self) -> String {
         match self.reached() {
             None => String::new(),
@@ -133,7 +133,7 @@ impl BenchRow {
         }
     }
 
-    /// Returns what is shown where an MPI has no value.
+    /// Returns the text that is shown in place of a value that an MPI does not have.
     pub fn missing(&self) -> &'static str {
         if self.measure.run.is_empty() { "-" } else { "failed" }
     }
@@ -354,7 +354,7 @@ pub fn conditions(table: &BenchTable) -> String {
     text
 }
 
-/// Returns the conditions before measuring; `device` is the kind of device memory to be used, if any.
+/// Returns this machine, the time and the load before a measurement; `device`: the device memory's kind.
 pub fn here(device: Option<&str>) -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());

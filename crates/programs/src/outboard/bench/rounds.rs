@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs the benchmarks. In each round of a measure (a benchmark with its arguments) every MPI runs once, then
-//! each loop that is a limit: a lower bound for any MPI.
+//! Runs the benchmarks. In each round of a measure (a benchmark with its arguments) every MPI runs once. Then
+//! each loop runs once that shows a limit: a lower bound for any MPI.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -22,7 +22,7 @@ pub struct BenchTable {
     pub rows: Vec<BenchRow>,
     /// The name of each failed run, with the last lines that it printed.
     pub failures: Vec<(String, String)>,
-    /// How often each measure ran with each MPI.
+    /// The number of rounds: how many times each measure ran with each MPI.
     pub rounds: u32,
     /// Where and when the values were measured.
     pub conditions: Conditions,
@@ -132,8 +132,8 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Runs all rounds of all measures (benchmarks). Returns `table`, which comes without rows, with their
-/// results as rows. Calls `look` with the table after each measure, so that an interrupted run keeps its
+/// Runs all rounds of all measures (benchmarks). `table` must have no rows. Adds a row for each result, and
+/// returns the table. Calls `look` with the table after each measure, so that an interrupted run keeps its
 /// results.
 pub fn play(
     mut table: BenchTable,
@@ -241,8 +241,8 @@ fn steal_s() -> Option<f64> {
     Some(ticks / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Runs a benchmark once. Returns its value for each message size. The error has the last lines that it
-/// printed.
+/// Runs a benchmark once. Returns each message size in bytes with the value for this size. The error has the
+/// last lines that the run printed.
 fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
     let player = runner.player;
     let mut words = runner.command.split_whitespace();

@@ -26,7 +26,8 @@ use rows::{CarrierCalls, SiteRow};
 use sites::{Site, Sites};
 
 /// For each call site, communicator and size, report who carried out the collective or message (a proxy or
-/// the rank), with which algorithm and why, what overlapped with computation, and how long the other took.
+/// the rank), with which algorithm and why, what overlapped with computation, and how long the other of the
+/// two took for such calls.
 ///
 /// The job must run with OUTBOARD_TRACE=FILE. Then FILE can be explained after its end, and the job itself
 /// while it runs. Debug information (-g) gives call sites their lines.
@@ -167,9 +168,9 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
         && algorithm.is_some_and(|algorithm| algorithm.facts().order != CombineOrder::InRanks)
 }
 
-/// Returns text for the end of a row's line: how long the other one (the rank in place of a proxy, or a proxy
-/// in place of the rank) took for calls of the same function, comm and size. Empty if the other one carried
-/// out no such call.
+/// Returns text for the end of a row's line: how long calls of the same function, comm and size took where
+/// the rank carried them out (if `way` is by a proxy) or a proxy did (if `way` is by the rank). Empty if
+/// there are no such calls.
 fn compared(row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) -> String {
     let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
     match rows::took(rows, row, other) {

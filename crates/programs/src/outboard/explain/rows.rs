@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-/// The calls from one call site of one function, with one comm and one size class (a power of two).
+/// A row: all calls of one function from one call site, on one comm, whose sizes are in one class (a power of
+/// two).
 #[derive(Debug, Default)]
 pub struct SiteRow {
     /// The call site: the file with the code, and the offset in that file (`file+0xOFFSET`). Empty if it is
@@ -22,15 +23,16 @@ pub struct SiteRow {
     pub is_message: bool,
     /// The keys of the calls. A collective is one call, although many ranks take part.
     pub calls: BTreeSet<CallKey>,
-    /// The calls by how they were carried out (by whom, with which algorithm and why), the most frequent way
-    /// first.
+    /// The calls in groups, one for each way in which calls were carried out (by whom, with which algorithm
+    /// and why). The most frequent way is first.
     pub ways: Vec<CarrierCalls>,
     /// The keys of the calls that have not completed on some rank.
     pub under_way: BTreeSet<CallKey>,
 }
 
-/// The key of a call. For a collective, the same on all ranks: its name with its number, and the context id
-/// of its comm. For a send or receive: its id in the trace, and an empty text.
+/// The key of a call: two texts. A collective has the same key on all ranks: its name with its sequence
+/// number, and the context id of its comm. The key of a send or receive is its id in the trace, and an empty
+/// text.
 pub type CallKey = (String, String);
 
 /// The calls of a row that were carried out in one way: by `by` ("proxy", "rank", ...), with one algorithm,
@@ -72,9 +74,9 @@ impl SiteRow {
     }
 }
 
-/// Returns the mean time in ns of the calls that `by` ("proxy", "rank", ...) carried out, and how many they
-/// are. It takes all calls of the row's function, comm and size class, at any call site. None if there is no
-/// such call.
+/// Returns the mean time in ns of the calls that `by` ("proxy", "rank", ...) carried out, and the number of
+/// these calls. Counts calls of the row's function, comm and size class from all call sites. Returns None if
+/// there is no such call.
 pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);

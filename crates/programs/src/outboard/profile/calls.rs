@@ -43,7 +43,7 @@ pub struct TraceParts<'a> {
     pub signals: Vec<&'a TraceEvent<'a>>,
     /// The events for steps of schedules that proxies carried out.
     pub steps: Vec<&'a TraceEvent<'a>>,
-    /// When the first event of the trace began, and when the last one ended.
+    /// The period in us from the start of the trace's first event to the end of its last event.
     pub period: Range<f64>,
 }
 

@@ -74,8 +74,8 @@ pub struct Pair {
     pub us: f64,
 }
 
-/// The waits, for one reason (`why`), of rank `rank` in calls at one call site for a call of rank `late` at
-/// another: how many there were, and how long they took together.
+/// How often rank `rank` waited in calls at one call site for calls of rank `late` at another call site, and
+/// how long together. All these waits have the same reason `why`.
 #[derive(Serialize)]
 pub struct Late {
     pub why: Why,

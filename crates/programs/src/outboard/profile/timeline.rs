@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The timeline of a profile: a lane for each rank (or group of ranks) and each proxy, cut into equal slices
-//! of time. A slice is filled, from below, by the shares of what was done in that time. So the picture is
-//! right for any number of events.
+//! of time. Each slice is a stack of colours. A colour's height is the part of the slice's time that was
+//! spent in one kind of work. So the length of the page does not depend on the number of events.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -132,8 +132,8 @@ pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {
     )
 }
 
-/// Adds the time between `from` and `until` to one layer of a lane. Both times count in slices from the
-/// start.
+/// Adds the time between `from` and `until` to one layer of a lane. Both are times since the start of the
+/// timeline, in slices.
 fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     let last = slices.len() as f64;
     let (from, until) = (from.clamp(0.0, last), until.clamp(0.0, last));
@@ -166,8 +166,8 @@ fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     paths.map(|(layer, path)| format!("<path class=l{layer} d=\"{path}\"/>")).collect()
 }
 
-/// Returns the longest waits as SVG lines. A line leads from the late rank, when it started its part, to the
-/// end of the call that waited for it.
+/// Returns the longest waits as SVG lines. A line starts in the late rank's lane at the time when that rank
+/// started its part. It ends in the waiting rank's lane at the end of the call that waited.
 fn arrows(parts: &TraceParts, waits: &[Wait], groups: &Groups, width: f64) -> String {
     let middle = |rank: u64| groups.index(rank) as f64 * LANE + (LANE - 3.0) / 2.0;
     let at = |time: f64| (time - parts.period.start) / width;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Finds which rank waits for which. In an MPI call a rank waits until the last partner that it needs has
-//! started its part. A partner is: the sender of a message that the call completes (of a partitioned message,
-//! its last partition); the receiver of a message that is sent only once the receive has started; a rank of
-//! the same collective; the other side of a window's post or completion; the holder of a lock. Only the last
-//! partner of a call counts, so no time counts twice.
+//! started its part. A partner is one of these: the sender of a message that the call completes (if the
+//! message is partitioned, the sender of the last partition); the receiver of a message that is sent only
+//! once the receive has started; a rank of the same collective; a rank whose MPI_Win_post or MPI_Win_complete
+//! the call needs; the holder of a lock. Only the last partner of a call counts, so no time counts twice.
 //!
-//! Left out, because a trace does not have them: the ranks that an algorithm adds, the needs in a rooted
-//! collective of an intercommunicator, and the lock that MPI_Win_lock_all waits for.
+//! Some waits are not found, because a trace does not have them: for the ranks that an algorithm adds, in a
+//! rooted collective of an intercommunicator, and for the lock in MPI_Win_lock_all.
 
 use std::collections::HashMap;
 
@@ -113,15 +113,16 @@ pub fn find<'a>(parts: &mut TraceParts<'a>) -> Vec<Wait<'a>> {
     waits
 }
 
-/// The waits found so far: `last` has, by the index of a call, the call's wait for its last partner.
+/// The search for waits in a trace. `last` holds what was found so far: by the index of a call, the wait of
+/// this call for its last partner.
 struct WaitSearch<'s, 'a> {
     parts: &'s TraceParts<'a>,
     last: HashMap<usize, Wait<'a>>,
 }
 
 impl<'a> WaitSearch<'_, 'a> {
-    /// Enters a wait, if there was one: a call of `thread` completed an operation at `until` that needed
-    /// `partner`. `why` is the kind of wait.
+    /// Records the wait of a call of `thread` for `partner`, if the call had to wait. The call completed at
+    /// `until` an operation that needed `partner`. `why` is the kind of wait.
     fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
         let Partner { rank, began, site } = partner;
         // A part that completed before its partner started did not need it.
@@ -219,8 +220,8 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// Finds the waits for locks of windows that other ranks held when a lock was requested. An epoch begins
-    /// when its lock is granted.
+    /// Finds the waits for a window's lock that another rank held when the lock was requested. An epoch
+    /// begins when its lock is granted.
     fn locks(&mut self) {
         let parts = self.parts;
         // The epochs of each window and target by their ends; those of MPI_Win_lock_all are of all targets.
@@ -280,8 +281,8 @@ fn partner_of<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
 
-/// Returns what identifies the message (or signal) of `event`, the same for both ends. `sends` says whether
-/// the event is the sender's. None for a receive if the trace does not say of which message.
+/// Returns what identifies the message (or signal) of `event`, the same for sender and receiver. `sends` says
+/// whether `event` is the sender's. Returns None if the trace does not have the message's number or peer.
 fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;

@@ -56,7 +56,8 @@ pub(super) fn compare(
     ranks.iter().map(one).collect()
 }
 
-/// Returns the library's name, and the collectives to be measured, each with its command line.
+/// Returns the library's name, and the runs that measure it: one for each collective whose name contains a
+/// text of `only`, or for each collective if `only` is empty.
 fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     if settings.ccl == "off" {
@@ -77,9 +78,9 @@ fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     Ok((settings.ccl.clone(), measures.collect()))
 }
 
-/// Returns the shortest length from which on Outboard with the library was clearly faster, at all longer
-/// lengths too. None if it was not at the longest. The length counts as `Call::bytes` does; bench/ prints the
-/// block of one rank.
+/// Returns the shortest length from which on, at all measured lengths, Outboard with the library was clearly
+/// faster than without. Returns None if it was not faster at the longest length. The length is the one that
+/// `Call::bytes` returns, while bench/ prints the length of one rank's block.
 fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
     let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
     let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));

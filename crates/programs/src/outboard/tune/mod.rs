@@ -2,9 +2,9 @@
 //! `outboard tune` measures which protocols and thresholds are fast on this machine, and writes the table
 //! from which jobs choose (`tuning`).
 //!
-//! The programs of bench/ run over the installed library, with the one value of a choice forced and then the
-//! other, in turns. So the comparison shows what programs get. `libraries.rs` does the same for collective
-//! libraries.
+//! The programs of bench/ run with the installed library. For each choice they run with one of the two values
+//! forced, then with the other, and so on in turns. So the comparison shows what programs get. `libraries.rs`
+//! does the same for collective libraries.
 
 mod jobs;
 mod libraries;
@@ -68,8 +68,8 @@ const JOBS: u32 = 20;
 /// ratios beyond 1.05 (docs/measured/choices.md).
 const ROUNDS_COMPARED: u32 = 9;
 
-/// The setting that makes an alltoall use a schedule. Only then its messages go through cells or are read, as
-/// `CELLS` or `READ` force it.
+/// The setting that makes an alltoall use a schedule. `CELLS` and `READ` have an effect only on the messages
+/// of a schedule.
 const SCHEDULE: (&str, &str) = ("OUTBOARD_ALLTOALL", "linear");
 
 const LATENCY: (&str, &str) = ("latency", "p2p latency -m 16384:4194304 -i 1000:200");

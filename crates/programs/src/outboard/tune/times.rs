@@ -24,8 +24,9 @@ pub(super) const READ: Forced = &[
     ("OUTBOARD_EAGER_BYTES_MAX", "8KiB"),
     ("OUTBOARD_INLINE_BYTES_MAX", "8KiB"),
 ];
-/// For each measure and length in bytes: the least time in any round of each player (Outboard, with or
-/// without a forced choice). The least counts, because other programs on the machine only add time.
+/// For each measure and length in bytes: each player's least time of all rounds, in us. A player is Outboard
+/// with or without a forced choice. The least time counts, because other programs on the machine only add
+/// time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
 /// How long a run may take. A longer run hangs, even on a machine that is busy.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Energy of processors by powercap (`/sys/class/powercap`: Intel's and AMD's RAPL). Since Linux 5.10 only
-//! root may read powercap's counters, because they reveal secrets. For another user the source of energy
-//! gives an error; the host's other sources are read nevertheless.
+//! root may read powercap's counters, because they reveal secrets. If another user runs this program, the
+//! host's report has an error in place of the energy, and all its other figures.
 
 use std::collections::BTreeMap;
 use std::path::Path;

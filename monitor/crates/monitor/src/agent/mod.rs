@@ -25,7 +25,7 @@ pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature}
 
 use crate::time::now_ms;
 
-/// The longest time that the making of a report waits for the answers of all sources.
+/// The longest time for which a report waits until all its sources (links, energy, ...) have answered.
 const WAIT: Duration = Duration::from_secs(5);
 
 type SourceAnswer = Result<Figures, String>;

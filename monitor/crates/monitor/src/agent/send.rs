@@ -106,7 +106,7 @@ pub fn host_key(secret: &str, host: &str) -> String {
     signature(secret, format!("outboard-monitor host {host}").as_bytes())
 }
 
-/// Returns the signature for the header `BEGIN`, which signs the report's time `at` and the body's length.
+/// Returns the signature of the report's time `at` and of the body's length. It goes into the header `BEGIN`.
 pub fn begin(key: &str, at: u64, length: usize) -> String {
     signature(key, format!("{at} {length}").as_bytes())
 }

@@ -72,9 +72,9 @@ impl Watched {
     }
 }
 
-/// Reads a process's page of counters, notes in it that somebody reads it, and removes its file if the
-/// process is over. Returns the page and whether the process is over, or None if the file is no page that
-/// this user may open.
+/// Reads a process's page of counters, and stores the present time in it, so that the process knows of a
+/// reader. If the process is over, removes the page's file instead. Returns the page and whether the process
+/// is over, or None if the file is no page that this user may open.
 fn read(path: &Path, pid: u32) -> Option<(ProcessPage, bool)> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
@@ -116,7 +116,7 @@ impl ProcessPage {
     }
 
     /// Returns the counts in the page of counters, under names like those of Outboard's own counters. `hosts`
-    /// has the host's name of each node.
+    /// has the host's name for each node, by the node's number.
     fn counters(&self, hosts: &HashMap<u64, String>) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let mut add = |name: String, value: u64| {

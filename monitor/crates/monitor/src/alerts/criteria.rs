@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Criteria for alerts: a metric, a comparison, a threshold, a duration, and what is watched. Administrators
-//! make criteria in the page.
+//! make criteria in the monitor's web page.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};

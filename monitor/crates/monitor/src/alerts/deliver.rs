@@ -3,7 +3,7 @@
 //! has accepted it. After a failure it is sent again, with growing pauses. A message that is given up is
 //! counted and reported.
 //!
-//! Channels are defined in the configuration, not in the page, so a visitor of the page can start no program.
+//! Channels are defined in the configuration, not in the web page, so its visitors can start no program.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,8 +46,8 @@ pub struct Deliver {
     pub delivered: Arc<Mutex<Delivered>>,
 }
 
-/// Puts a message for a channel into the queue, with the alerts `events` (raised or cleared). `at` is now, in
-/// milliseconds since 1970.
+/// Stores a message for a channel, to be sent later. The message has the alerts `events` (raised or cleared).
+/// `at` is now, in milliseconds since 1970.
 pub fn enqueue(
     db: &rusqlite::Connection,
     channel: &str,
@@ -61,7 +61,7 @@ pub fn enqueue(
 }
 
 impl Deliver {
-    /// Sends the messages in the queue to their channels, for as long as the monitor runs.
+    /// Sends the stored messages to their channels, for as long as the monitor runs.
     pub fn run(self) {
         loop {
             if let Err(why) = self.round() {

@@ -18,7 +18,7 @@ use crate::time::now_ms;
 /// A port, link, node, host or job, or the monitor itself, for which a criterion holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// The key that identifies this thing in every sweep, such as `host n01`.
+    /// The key that identifies this port, link, node, host or job as long as it exists, such as `host n01`.
     pub key: String,
     pub subject: String,
     pub text: String,
@@ -63,8 +63,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Reads the links that the monitor stored after earlier sweeps. A link that cannot be read is left out;
-    /// the next sweep finds it again.
+    /// Reads the links that the monitor has stored before. A link that cannot be read is left out; the next
+    /// discovery of the fabric finds it again.
     pub fn read(control: &Control) -> Links {
         let rows = control.read(|db| {
             let mut found = db.prepare("SELECT words FROM links")?;

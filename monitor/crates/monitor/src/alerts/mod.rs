@@ -33,11 +33,11 @@ use metric::Subject;
 use watch::{Change, Watch};
 
 /// How often the criteria about hosts, jobs and the monitor itself are checked. Criteria about ports, links
-/// and nodes are checked after every sweep.
+/// and nodes are checked whenever all port counters have been read.
 const EVERY: Duration = Duration::from_secs(1);
 /// The most cleared alerts that are stored. A cleared alert is removed once this many newer alerts exist.
 const CLEARED_MAX: i64 = 20_000;
-/// The most alerts that the page gets. Open alerts come first.
+/// The most alerts that the web page gets. Open alerts come first.
 const SHOWN_MAX: usize = 500;
 
 /// The thread that compares the present state with the criteria, and raises and clears alerts.

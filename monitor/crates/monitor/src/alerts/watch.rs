@@ -110,8 +110,8 @@ mod tests {
         vec![Found { key: key.into(), ..Found::default() }]
     }
 
-    /// Plays `story` to a `Watch`, one character a second, and returns what changes in each second. A letter
-    /// stands for a thing for which the criterion holds in that second; a point stands for none.
+    /// Lets a `Watch` see one character of `story` each second, and returns what changes in each second. A
+    /// letter stands for a thing for which the criterion holds in that second; a point stands for none.
     fn changes_in(criterion: &Criterion, story: &str) -> String {
         let (mut watch, start, mut next) = (Watch::default(), Instant::now(), 0);
         let step = |(second, letter): (usize, char)| {

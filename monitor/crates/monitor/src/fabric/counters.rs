@@ -64,21 +64,22 @@ pub type Values = [u64; COUNTERS.len()];
 
 /// Flag of a sample: there is no earlier sample to compare with, so the differences are 0.
 pub const FIRST: u8 = 1;
-/// Flag of a sample: a counter was cleared after the last sweep. Its present value stands for the difference,
-/// which may have been larger.
+/// Flag of a sample: a counter was cleared after the last sweep (reading of all ports). The sample has the
+/// counter's present value in place of the difference, which may have been larger.
 pub const RESET: u8 = 2;
-/// Flag of a sample, together with `RESET`: the node did not answer the last sweep, so it has probably
-/// restarted.
+/// Flag of a sample, together with `RESET`: the node did not answer in the last sweep (reading of all ports),
+/// so it has probably restarted.
 pub const REBOOT: u8 = 4;
 /// Flag of a sample: a counter stands at its highest value, so more than the sample says may have happened.
 pub const LATCHED: u8 = 8;
 
-/// What the counters of one port have counted since the last sweep.
+/// How much each counter of one port has grown since the last sweep (reading of all ports).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub node: u64,
     pub port: u8,
-    /// The seconds between the port's answer in the last sweep and its answer in this sweep.
+    /// The seconds between the port's answer in the last sweep (reading of all ports) and its answer in this
+    /// sweep.
     pub seconds: f64,
     pub flags: u8,
     pub since: Values,
@@ -94,8 +95,8 @@ impl Sample {
         errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    /// Adds a later sample of the same port: sums the differences, and keeps the higher `sent` and the higher
-    /// `received`.
+    /// Adds a later sample of the same port: sums the differences, and takes the higher of the two rates
+    /// `sent`, and the higher of the two rates `received`.
     pub fn join(&mut self, newer: &Sample) {
         for (sum, value) in self.since.iter_mut().zip(newer.since) {
             *sum = sum.saturating_add(value);
@@ -112,7 +113,7 @@ impl Sample {
 #[derive(Debug, Default)]
 pub struct Sweep {
     pub samples: Vec<Sample>,
-    /// The GUIDs of nodes that did not answer this sweep.
+    /// The GUIDs of nodes that did not answer in this sweep (reading of all ports).
     pub unreachable: BTreeSet<u64>,
 }
 
@@ -124,15 +125,17 @@ struct Reading {
     latched: bool,
 }
 
-/// The values of all ports' counters in the last sweep. The next sweep compares its values with them.
+/// The values of all ports' counters in the last sweep (reading of all ports). The next sweep compares its
+/// values with them.
 #[derive(Default)]
 pub struct Counters {
     last: HashMap<(u64, u8), Reading>,
-    /// The GUIDs of nodes that answered some earlier sweep and not the last one.
+    /// The GUIDs of nodes that did not answer in the last sweep (reading of all ports), but in some earlier
+    /// one.
     away: BTreeSet<u64>,
 }
 
-/// The answers about the counters of one port that this sweep has received so far.
+/// The answers about the counters of one port that have come so far in this sweep (reading of all ports).
 #[derive(Default)]
 struct PortAnswers {
     at: Option<Instant>,
@@ -141,8 +144,8 @@ struct PortAnswers {
 }
 
 impl Counters {
-    /// Reads the counters of all ports that have a link, except ports of the `skipped` nodes. Returns by how
-    /// much each counter has grown since the last sweep.
+    /// Carries out a sweep: reads the counters of all ports that have a link, except ports of the `skipped`
+    /// nodes. Returns by how much each counter has grown since the last sweep.
     pub fn sweep<W: Wire>(
         &mut self,
         exchange: &mut Exchange<W>,
@@ -220,8 +223,8 @@ impl Counters {
     }
 }
 
-/// Returns the requests of a sweep, in the order of port numbers and then of nodes, so that no node gets many
-/// requests at once.
+/// Returns the requests of a sweep (reading of all ports), in the order of port numbers and then of nodes, so
+/// that no node gets many requests at once.
 fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequest)> {
     let mut asks = Vec::new();
     for node in fabric.nodes.values().filter(|node| !skipped.contains(&node.guid)) {

@@ -62,15 +62,15 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Returns the port through which `switch` sends to `lid`. Returns None if the switch has no route to it,
-    /// or its table is unknown.
+    /// Returns the port through which `switch` sends to `lid`. Returns None if the switch has no route to
+    /// `lid`, or if the forwarding table of the switch is unknown.
     pub fn forwards(&self, switch: u64, lid: u16) -> Option<u8> {
         let port = *self.forwarding.get(&switch)?.get(usize::from(lid))?;
         Some(port).filter(|port| *port != NO_PORT)
     }
 }
 
-/// What a request of the discovery asks for, by which its answer is stored.
+/// What a request of the discovery asks for. It says where the answer must be stored.
 enum Ask {
     /// The node behind the port with this GUID and number. None stands for the node where the walk begins.
     Node(Option<(u64, u8)>),
@@ -80,8 +80,9 @@ enum Ask {
     Forwarding(u64, u16),
 }
 
-/// Walks through the fabric from this host's port, and returns what the walk has reached. It has no nodes if
-/// this port does not answer. An error means that the port cannot send or receive.
+/// Walks through the fabric from this host's port, and returns the part of the fabric that the walk has
+/// reached. If this port does not answer, that part has no nodes. An error means that the port cannot send or
+/// receive.
 pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
     let first = MadRequest { target: MadTarget::Path(Path::new()), attribute: Attribute::NodeInfo };
@@ -103,8 +104,8 @@ pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     Ok(walk.fabric)
 }
 
-/// Returns the request that asks which counters a node has, after the `Ask` that says so. Returns None if no
-/// LID of the node is known.
+/// Returns the request that asks which counters a node has, and the `Ask` under which its answer is stored.
+/// Returns None if no LID of the node is known.
 fn performance(node: &FabricNode) -> Option<(Ask, MadRequest)> {
     let lid = node.ports.keys().find_map(|port| node.lid(*port))?;
     Some((

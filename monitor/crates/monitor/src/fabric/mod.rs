@@ -3,8 +3,8 @@
 //!
 //! One thread reads all of it by MADs (management datagrams) from this host's port, with many requests under
 //! way at once. Read next: `mad.rs` (bytes), `exchange.rs` (requests and their time), `discover.rs`,
-//! `counters.rs`, `topology.rs` (what the page draws), `routes.rs` (which links a job uses), `names.rs` (the
-//! site's map file).
+//! `counters.rs`, `topology.rs` (what the web page draws), `routes.rs` (which links a job uses), `names.rs`
+//! (the site's map file).
 
 pub mod counters;
 pub mod discover;

@@ -164,8 +164,8 @@ mod tests {
         sweep.samples.iter().find(|sample| (sample.node, sample.port) == (node, port)).unwrap()
     }
 
-    /// Discovers a fabric and sweeps it twice, and calls `change` between the sweeps. Returns the fabric and
-    /// the second sweep.
+    /// Discovers a fabric and reads its counters twice, and calls `change` between the readings. Returns the
+    /// fabric and what the second reading found.
     fn twice(wire: Simulated, change: impl FnOnce(&mut Simulated)) -> (Fabric, Sweep) {
         let mut exchange = exchange(wire);
         let fabric = discover(&mut exchange).unwrap();

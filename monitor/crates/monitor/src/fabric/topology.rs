@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The picture that the page draws of the fabric: nodes with a tier and a position, and links in a fixed
+//! The picture of the fabric that the web page draws: nodes with a tier and a position, and links in a fixed
 //! order.
 //!
 //! The tiers follow from the links alone: hosts have tier 0, and a switch is one tier above its lowest

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Jobs that hosts report (this host, and hosts with an agent), and jobs of batch systems (`slurm.rs`,
-//! `pbs.rs`, `kubernetes.rs`). If ranks that a host reports run inside a batch system's job, they are shown
-//! with the batch job.
+//! Jobs that hosts report (this host, and hosts on which `outboard monitor agent` runs), and jobs of batch
+//! systems (`slurm.rs`, `pbs.rs`, `kubernetes.rs`). If ranks that a host reports run inside a batch system's
+//! job, they are shown with the batch job.
 
 mod kubernetes;
 mod pbs;
@@ -128,8 +128,8 @@ impl Collector {
         }));
     }
 
-    /// Notes that `running` are the jobs of a source now. Its other jobs are kept for a while as ended.
-    /// Writes every job that has changed into the store.
+    /// Records that `running` are the jobs of a source now. All other jobs of this source have ended, and are
+    /// kept for a while. Writes every job that has changed into the store.
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();

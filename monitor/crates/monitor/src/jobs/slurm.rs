@@ -154,10 +154,10 @@ fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> 
     }
 }
 
-/// Reads a JSON object that has the list `jobs`, and calls the function with each job in it. Returns whether
-/// the object has such a list.
+/// Reads a JSON object that has the list `jobs`, and calls the function in this field with each job. The
+/// reading yields true if the object has such a list.
 struct Listed<'a>(&'a mut dyn FnMut(Value));
-/// Reads the JSON list `jobs`, and calls the function with each job in it.
+/// Reads the JSON list `jobs`, and calls the function in this field with each job in the list.
 struct Each<'a>(&'a mut dyn FnMut(Value));
 
 impl<'de> DeserializeSeed<'de> for Listed<'_> {
@@ -224,7 +224,7 @@ fn end(value: &Value) -> Option<JobEnd> {
     })
 }
 
-/// Returns the text in `value`, or the first text if `value` is a list of texts.
+/// Returns the text in `value`, or the first text if `value` is a list. Returns None if there is no text.
 fn word(value: &Value) -> Option<&str> {
     match value {
         Value::Array(words) => words.first()?.as_str(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The store: ClickHouse's SQL over its HTTP interface, from a server or from chDB behind an adapter.
 //!
-//! `Store` asks and writes, and blocks, so threads of their own call it. All rows go in through `Writer`
-//! (`writer.rs`): rows that the store does not accept now wait on disk, within a bound (`spool.rs`).
+//! Functions of `Store` block while they wait for the answer, so only threads that may block call them. All
+//! rows go in through `Writer` (`writer.rs`): rows that the store does not accept now wait on disk, within a
+//! bound (`spool.rs`).
 
 mod chdb;
 mod schema;

@@ -2,8 +2,8 @@
 //! The tables of the store, as a list of steps from version to version. A store of an older version gets the
 //! steps that it lacks.
 //!
-//! The store has one wide row for each port and sweep. Views make rollups of 1 and 10 minutes. Jobs are
-//! stored by (job, rank, time). The configuration says how long each table keeps its rows.
+//! The store has one wide row for each port and sweep (reading of all ports). Views make rollups of 1 and 10
+//! minutes. Jobs are stored by (job, rank, time). The configuration says how long each table keeps its rows.
 
 use crate::config::Keep;
 use crate::fabric::counters::COUNTERS;

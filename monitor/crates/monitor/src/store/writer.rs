@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The route of rows into the store. The rows of one second make one block for each table. Blocks go into the
-//! spool (the queue on disk), and from there into the store, in order. A row is lost only if the spool has no
-//! room or the store calls the row wrong; lost rows are counted and reported.
+//! spool (files on disk, oldest first), and from there into the store, in order. A row is lost only if the
+//! spool has no room or the store calls the row wrong; lost rows are counted and reported.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -46,7 +46,8 @@ struct WriterState {
     gathered: Mutex<Gathered>,
     /// Where rows wait for the store. None if rows are thrown away (in tests).
     spool: Option<Mutex<Spool>>,
-    /// Wakes the thread that gives blocks to the store, when a block is added to the spool.
+    /// Wakes the thread that gives blocks to the store, when a block is added to the spool (the blocks on
+    /// disk).
     more: Condvar,
     written: Mutex<Written>,
     lost: Mutex<VecDeque<(Instant, u64)>>,
@@ -98,7 +99,8 @@ impl Writer {
         }
     }
 
-    /// Makes a block of the rows that were gathered for each table, and puts it into the spool.
+    /// Makes a block of the rows that were gathered for each table, and adds it to the spool (the blocks on
+    /// disk).
     pub fn flush(&self) {
         let Some(spool) = &self.0.spool else { return };
         // The lock is held over both steps, so that two threads cannot change the order.
@@ -133,7 +135,7 @@ impl Writer {
         (written.spooled_blocks, written.spooled_bytes) = (spool.blocks(), spool.bytes);
     }
 
-    /// Gives the blocks of the spool to the store, oldest first, for as long as the monitor runs.
+    /// Gives the blocks of the spool (on disk) to the store, oldest first, for as long as the monitor runs.
     fn insert(&self, store: &Store) {
         let spool = self.0.spool.as_ref().expect("it was started with one");
         loop {
@@ -174,7 +176,7 @@ impl Writer {
     }
 
     /// Gives one block to the store. If the store calls rows wrong, the block is halved until the wrong rows
-    /// stand alone, so that no other row is lost.
+    /// stand alone, so that no other row is lost. Errors: the store cannot take rows now.
     fn put(&self, store: &Store, block: &Block) -> Result<(), String> {
         match store.insert(&block.table, &block.token, &block.lines) {
             Ok(()) => {

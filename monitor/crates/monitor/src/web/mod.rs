@@ -158,8 +158,8 @@ async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> R
     response
 }
 
-/// Sends frames (binary messages with the use of all links), one after each sweep, as long as the session or
-/// token lasts.
+/// Sends frames (binary messages with the use of all links), one whenever all counters have been read, as
+/// long as the session or token lasts.
 async fn live(
     State(web): State<Arc<Web>>,
     Extension(counted): Extension<Arc<CountedConnection>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Reads a table of the store of any length, page after page, in the order in which the store keeps it. Makes
-//! answers that are sent while later parts of them are still made.
+//! long answers part by part: the beginning is sent before the end is made.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ pub async fn body(mut parts: impl AnswerParts) -> Result<Body, Refusal> {
     Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
 }
 
-/// The most rows in one page of a table. A page may have more if they have the same key as its last row.
+/// The most rows in one page of a table. A page may have more rows if several have the same key as its last
+/// row.
 pub const ROWS_MAX: u32 = 100_000;
 /// The most stored rows in one page of a table, if each cell of a stored row's map becomes a row of the
 /// answer.
@@ -78,8 +79,8 @@ const AFTER: [&str; 3] = ["after0", "after1", "after2"];
 const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
 
 /// Returns the SQL condition that a row's key comes before or after another key, in a form with which the
-/// store finds such rows fast. `is_last` compares the last column of the key, and `is_than` the other
-/// columns.
+/// store finds such rows fast. `is_last` is the SQL operator for the last column of the key, and `is_than`
+/// the operator for the other columns.
 fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String {
     let ((column, kind), name) = (key[0], names[0]);
     if key.len() == 1 {

@@ -27,7 +27,7 @@ use super::proxy::{Asker, ConnectionPeer};
 use super::state::Web;
 use crate::tls::Tls;
 
-/// The time after which a connection on which nothing arrives is closed. Agents send a report every 10 s.
+/// The time after which a connection on which nothing arrives is closed. Hosts send a report every 10 s.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The time in milliseconds after which a client that accepts no byte of an answer counts as gone.
