@@ -18,8 +18,8 @@ pub struct OffloadTerms {
     pub bytes_min: u64,
     /// Whether the rank has any step in the schedule. A proxy gets no schedule without steps.
     pub has_steps: bool,
-    /// Whether the operation sends a message to another host, or receives one from there. A proxy cannot drive
-    /// an operation that has such messages.
+    /// Whether the operation sends a message to another host, or receives one from there. A proxy cannot
+    /// drive an operation that has such messages.
     pub has_messages: bool,
 }
 

@@ -299,8 +299,8 @@ impl Traffic {
         panic!("only {} of {} messages came", self.received(), self.messages.len());
     }
 
-    /// Checks the order of messages (MPI 5.0, section 3.5). If a receive got a message, all earlier messages of
-    /// the same sender that fit it went to receives posted before it. No receive stays empty if a receive
+    /// Checks the order of messages (MPI 5.0, section 3.5). If a receive got a message, all earlier messages
+    /// of the same sender that fit it went to receives posted before it. No receive stays empty if a receive
     /// posted after it got a message that fits both.
     fn judge(&self) {
         let order: HashMap<u64, usize> = (0..RANKS as usize)

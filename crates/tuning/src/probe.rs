@@ -53,8 +53,8 @@ impl Probes<'_> {
         let _ = self.word(at, method).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Records that the kernel refuses the method `method` for messages of the distance, load and class `at`, so
-    /// that it is never chosen.
+    /// Records that the kernel refuses `method` for messages of the distance, load and class `at`, so that it
+    /// is never chosen.
     pub fn refuse(&self, at: (Distance, Load, usize), method: Method) {
         self.word(at, method).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }

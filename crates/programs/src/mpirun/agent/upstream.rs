@@ -54,8 +54,8 @@ pub struct Upstream {
 struct RemoteRoot {
     /// The reading end of a pipe, readable when frames (messages) have come into `inbox`.
     woken: OwnedFd,
-    /// When the latest frame (message) came from the job's root (`mpirun`). If this process was stopped since,
-    /// the length of the stop is added, so that it does not count as silence of the root.
+    /// When the latest frame (message) came from the job's root (`mpirun`). If this process was stopped
+    /// since, the length of the stop is added, so that it does not count as silence of the root.
     received: Instant,
     /// When `is_silent` was last called. A long time since then means that this process was stopped itself.
     looked: Instant,

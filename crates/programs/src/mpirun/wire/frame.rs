@@ -189,8 +189,8 @@ pub enum ToAgent {
     Answer { rank: u32, bytes: Vec<u8> },
     /// The spawned world whose first process number is `first` has failed to start: end your ranks of it.
     UndoWorld { first: u32 },
-    /// World `first` is connected (MPI_Comm_connect) with the worlds `to`, by ranks on other nodes. Worlds are
-    /// named by their first process numbers.
+    /// World `first` is connected (MPI_Comm_connect) with the worlds `to`, by ranks on other nodes. Worlds
+    /// are named by their first process numbers.
     Connected { first: u32, to: Vec<u32> },
     /// The numbers of ports (MPI_Open_port) that were closed on other nodes.
     PortsClosed(Vec<u64>),
