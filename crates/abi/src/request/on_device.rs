@@ -189,7 +189,7 @@ impl OnDevice {
         if self.over == 1 {
             let descriptions = |at: usize| {
                 let description =
-                    move |words: &[u64]| words[at..at + DESCRIPTION_WORDS].try_into().expect("a note");
+                    move |words: &[u64]| words[at..at + DESCRIPTION_WORDS].try_into().expect("a description");
                 words.chunks(WORDS).map(description).collect::<Vec<MemoryDescription>>()
             };
             self.sums = descriptions(1 + DESCRIPTION_WORDS);
