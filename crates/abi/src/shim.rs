@@ -37,8 +37,6 @@ pub struct Shim {
     pub code: fn(i32) -> i32,
     /// Converts an error code that a function of the program has returned to Outboard's number.
     pub code_from: fn(i32) -> i32,
-    /// The value of MPI_BSEND_OVERHEAD in the program's mpi.h.
-    pub bsend_overhead_bytes: usize,
     /// Converts the MPI constants among the integers that MPI_Type_get_contents returns. The arguments are
     /// the combiner, and whether the datatype has large counts.
     pub contents: fn(i32, bool, &mut [i32]),
@@ -57,7 +55,6 @@ static STANDARD: Shim = Shim {
     attribute: |_, value| value,
     code: |code| code,
     code_from: |code| code,
-    bsend_overhead_bytes: constants::BSEND_OVERHEAD as usize,
     contents: |_, _, _| {},
     status: None,
 };

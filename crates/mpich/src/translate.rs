@@ -352,8 +352,6 @@ pub static SHIM: Shim = Shim {
     attribute,
     code: code_to,
     code_from,
-    // MPICH's programs provide 96, Intel's 88.
-    bsend_overhead_bytes: 88,
     contents,
     status: Some(&STATUS),
 };

@@ -4,8 +4,8 @@
 //!
 //! A buffer may be attached to the process, to each session and to each comm. A message goes into the comm's
 //! buffer, else into the session's, else into the process's: there it lies in the first gap that is long
-//! enough. It occupies its packed bytes and MPI_BSEND_OVERHEAD bytes; the latter stay unused, but are counted
-//! as the standard says. Messages are numbered, so that a flush does not wait for later ones.
+//! enough. It occupies its packed bytes and nothing more: MPI_BSEND_OVERHEAD is only the upper bound that
+//! programs add for each message. Messages are numbered, so that a flush does not wait for later ones.
 
 use crate::data::{BufferOwner, BufferedCopy, MessageData};
 use datatype::Buffer;
@@ -28,8 +28,6 @@ pub(crate) struct BufferedSends {
     pub(crate) pools: Vec<BufferPool>,
     /// How many messages have been copied to any buffer so far. This is the number of the next message.
     pub(crate) copied: u64,
-    /// How many bytes of a buffer a message occupies beside its own bytes (MPI_BSEND_OVERHEAD).
-    overhead: usize,
 }
 
 pub(crate) struct BufferPool {
@@ -48,8 +46,8 @@ pub(crate) struct BufferPart {
 }
 
 impl BufferedSends {
-    pub(crate) fn new(overhead: usize) -> BufferedSends {
-        BufferedSends { pools: Vec::new(), copied: 0, overhead }
+    pub(crate) fn new() -> BufferedSends {
+        BufferedSends { pools: Vec::new(), copied: 0 }
     }
 
     /// Returns the attached buffer that messages of this comm and session use: the comm's, else the
@@ -67,10 +65,9 @@ impl BufferedSends {
     /// Whether `copy_of` would find room for a message of `bytes` bytes. True also if no buffer is attached:
     /// `copy_of` then reports the error.
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
-        let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
             Some(BufferPool { attached: AttachedBuffer::User(all), used, .. }) => {
-                find(used, whole, all.bytes()).is_some()
+                find(used, bytes, all.bytes()).is_some()
             }
             _ => true,
         }
@@ -79,7 +76,7 @@ impl BufferedSends {
     /// Copies a message of this comm and session into the buffer that `pool` chooses. Returns the copy.
     /// Errors: no buffer is attached, or it has no room.
     pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<MessageData> {
-        let (bytes, number, overhead) = (message.bytes(), self.copied, self.overhead);
+        let (bytes, number) = (message.bytes(), self.copied);
         let Some(BufferPool { owner, attached, used }) = self.pool(context, session) else {
             fail!(Class::Buffer, "buffered send of {bytes} bytes, but no buffer is attached");
         };
@@ -92,11 +89,11 @@ impl BufferedSends {
                 MessageData::Owned(memory, kept)
             }
             AttachedBuffer::User(all) => {
-                let Some(at) = take(used, bytes.saturating_add(overhead), all.bytes(), number) else {
+                let Some(at) = take(used, bytes, all.bytes(), number) else {
                     fail!(
                         Class::Buffer,
-                        "buffered send of {bytes} bytes (and {overhead} of overhead) does not fit: the \
-                         buffer attached to {owner} has {} bytes, of which {} messages that have not left use {}",
+                        "buffered send of {bytes} bytes does not fit: the buffer attached to {owner} has {} \
+                         bytes, of which {} messages that have not left use {}",
                         all.bytes(),
                         used.len(),
                         used.iter().map(|part| part.bytes).sum::<usize>()

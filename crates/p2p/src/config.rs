@@ -46,9 +46,6 @@ pub struct Config {
     /// The tuning table. With `LargeProtocol::Auto` it says which messages are better read in the sender's
     /// memory, as far as that has been measured.
     pub tuning: Tuning,
-    /// How many bytes of the attached buffer a buffered send occupies beside its message's bytes
-    /// (MPI_BSEND_OVERHEAD).
-    pub bsend_overhead_bytes: usize,
 }
 
 impl Config {
@@ -84,7 +81,6 @@ impl Default for Config {
             pull_bytes_min: 64 << 10,
             patience_polls: 1000,
             tuning: Tuning::default(),
-            bsend_overhead_bytes: 512,
         }
     }
 }

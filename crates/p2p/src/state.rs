@@ -117,7 +117,7 @@ impl P2p {
                 pull_bytes_min: config.pull_bytes_min,
                 fallbacks: Vec::new(),
                 bounce: None,
-                buffered: BufferedSends::new(config.bsend_overhead_bytes),
+                buffered: BufferedSends::new(),
                 sends_open: 0,
                 large_protocol,
                 patience_polls: config.patience_polls.max(1),

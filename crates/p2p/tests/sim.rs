@@ -504,7 +504,7 @@ fn buffered() {
     for automatic in [false, true] {
         for dest in [0, 1] {
             let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());
-            let room = Bytes::new(2 * (600 + 512));
+            let room = Bytes::new(2 * 600);
             let buffer =
                 if automatic { AttachedBuffer::Automatic } else { AttachedBuffer::User(room.span()) };
             let send = |job: &mut Job, id| {

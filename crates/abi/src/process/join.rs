@@ -44,8 +44,7 @@ impl Process {
         let (segment, settings) = (membership.segment, settings::get());
         staging::start(settings)?;
         let port = route_shm::Port::new(segment.clone(), membership.rank);
-        let mut config = p2p::Config::of(settings, membership.tuning);
-        config.bsend_overhead_bytes = crate::shim::get().bsend_overhead_bytes;
+        let config = p2p::Config::of(settings, membership.tuning);
         let mut reach = Reach::Shm(port);
         if segment.has_nodes() {
             reach.add_network(|| network(&membership))?;
