@@ -91,6 +91,19 @@ def proxies_on_other_computers_carry_messages_of_all_programs(hosts):
 
 
 @test
+def proxies_on_other_computers_serve_spawned_ranks(hosts):
+    # A proxy that wrote to a rank that has ended would stand still for 5 s each time. One that dropped what came for a rank before
+    # it joined would leave it waiting.
+    file = lab.STATE / "dpus"
+    file.write_text("h3\nh4\n")
+    settings = ["-genv", "OUTBOARD_OFFLOAD", "on", "-genv", "OUTBOARD_PROXY_TIMEOUT_MS", 60000]
+    code, output = jobs.on(hosts.hosts[0], jobs.MPIRUN, "-hosts", "h1:2,h2:2", "--dpu-hostfile", file, *settings,
+                           running.compile_c(HERE / "hosts/worlds.c"), 20)
+    expect(code == 0 and "all right" in output, f"{code}\n{output}")
+    jobs.nothing_left(hosts)
+
+
+@test
 def ranks_and_proxies_on_other_computers_share_collectives(hosts):
     return carry(hosts, {"coll_regular": 4}, r"I\w+")
 

@@ -41,6 +41,8 @@ pub trait Import {
     /// Adds a rank, whose exporter's endpoint has the name `name`. `heartbeat` is the rank's word to which
     /// `beat` writes. Returns false if the name is not valid (`Importer::add_rank`).
     fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
+    /// Gives up the connection to a rank that is about to end (`Importer::remove_rank`).
+    fn remove_rank(&mut self, rank: u32);
     /// Whether the memory of a rank is out of reach for good (`Importer::is_lost`).
     fn is_lost(&self, rank: u32) -> bool;
     /// Reads parts of a rank's exported memory into `to`, one after the other. Each element of `pieces` is an
@@ -73,6 +75,10 @@ pub trait Import {
 impl Import for Importer {
     fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         Importer::add_rank(self, rank, name, heartbeat)
+    }
+
+    fn remove_rank(&mut self, rank: u32) {
+        Importer::remove_rank(self, rank)
     }
 
     fn is_lost(&self, rank: u32) -> bool {
@@ -210,6 +216,12 @@ impl ImportedMemory {
     pub fn add_rank(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
         self.ranks.borrow_mut().insert(rank, RankExports::default());
         self.importer.borrow_mut().add_rank(rank.peer(), name, heartbeat)
+    }
+
+    /// Gives up the connection to a rank that is about to end, and forgets what it has exported.
+    pub fn remove_rank(&self, rank: LocalRank) {
+        self.ranks.borrow_mut().remove(&rank);
+        self.importer.borrow_mut().remove_rank(rank.peer());
     }
 
     /// Whether a rank's memory is out of reach, because the rank has left or has fenced this proxy.

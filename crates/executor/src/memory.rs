@@ -20,7 +20,7 @@ use sys::memory::Map;
 use sys::remote::{self, Piece};
 use telemetry::Counter;
 use transport::pending_read::PendingRead;
-use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
+use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, State, cma};
 
 /// The length in bytes of each bounce buffer, through which bytes go that cannot be copied directly. Long
 /// enough that the system calls cost little.
@@ -368,7 +368,8 @@ impl Reach {
     }
 
     /// Whether a note (a message) reports an instance's progress that this process could not write to the
-    /// rank of the instance, because it can no longer reach that rank.
+    /// rank of the instance, because it can no longer reach that rank. A rank that has parted from its proxy
+    /// knew all of its progress.
     pub(crate) fn reports_unknown(&self, note: &Note) -> bool {
         let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {
@@ -376,7 +377,8 @@ impl Reach {
             NoteKind::Known => note.sender,
             _ => return false,
         };
-        self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank))
+        let has_parted = |rank| self.segment.rank(rank).state() == State::Finalized;
+        self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank) && !has_parted(rank))
     }
 
     /// Returns a span of this process with the bytes `[offset, offset + bytes)` of a region. `bytes` is at

@@ -131,6 +131,8 @@ impl EdgePort for transport::route_fabric::Port {
 /// | `Step` | K, P | `step` has ended with `done` = `total`; failed if `edge` is 1 | scratch or `Fault` | |
 /// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | `announce` |
 /// | `Welcome` | P, K | K has joined | | |
+/// | `Part` | K, P | K is about to end its process | | `Parted` |
+/// | `Parted` | P, K | P uses the memory of K no more | | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum NoteKind {
@@ -152,9 +154,11 @@ pub(crate) enum NoteKind {
     Step,
     Withdraw,
     Welcome,
+    Part,
+    Parted,
 }
 
-const _: () = assert!((NoteKind::Welcome as u8) < transport::route::EDGE + transport::route::EDGES);
+const _: () = assert!((NoteKind::Parted as u8) < transport::route::EDGE + transport::route::EDGES);
 
 /// A note about one edge, or about an instance as a whole. All numbers are in the host's byte order.
 ///
@@ -269,7 +273,7 @@ impl Note {
         use NoteKind::*;
         let kinds = [
             Fetch, Again, Data, Copied, Exposed, Failed, Done, Known, Leave, Elsewhere, Refused, Join,
-            Submit, Own, OwnEnded, Step, Withdraw, Welcome,
+            Submit, Own, OwnEnded, Step, Withdraw, Welcome, Part, Parted,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {
@@ -386,7 +390,7 @@ mod tests {
             assert_eq!(ExposedSend::from_words(&words[..words.len() - 1]), None);
         }
         assert_eq!(ExposedSend::from_words(&[1, 2, 3, 4, u64::MAX, 0]), None);
-        for kind in [0, transport::route::EDGE - 1, NoteKind::Welcome as u8 + 1, u8::MAX] {
+        for kind in [0, transport::route::EDGE - 1, NoteKind::Parted as u8 + 1, u8::MAX] {
             assert!(Note::read(&Header { kind, ..note.header() }, packet.span()).is_none());
         }
     }

@@ -56,10 +56,25 @@ impl UnaskedNotes {
         }
         let mut refused = Vec::new();
         while self.bytes > BYTES_MAX || self.edges.len() > EDGES_MAX {
-            let Some((_, all)) = self.edges.pop_front() else { break };
-            self.release(&all);
-            refused
-                .extend(all.first().map(|&(from, note, _)| (from, Note { kind: NoteKind::Refused, ..note })));
+            refused.extend(self.refuse(0));
+        }
+        refused
+    }
+
+    /// Drops the data of the send at index `at` of `edges`. Returns the refusal, and the endpoint that must
+    /// get it.
+    fn refuse(&mut self, at: usize) -> Option<(u32, Note)> {
+        let (_, all) = self.edges.remove(at)?;
+        self.release(&all);
+        all.first().map(|&(from, note, _)| (from, Note { kind: NoteKind::Refused, ..note }))
+    }
+
+    /// Drops all data for the rank `receiver`, which may be that of an earlier process with its number.
+    /// Returns for each send the refusal, and the endpoint that must get it.
+    pub fn refuse_all(&mut self, receiver: u32) -> Vec<(u32, Note)> {
+        let mut refused = Vec::new();
+        while let Some(at) = self.edges.iter().position(|(key, _)| key.0 == receiver) {
+            refused.extend(self.refuse(at));
         }
         refused
     }
@@ -113,6 +128,12 @@ mod tests {
         unasked.forget(1, Some((2, 4)));
         assert!(unasked.has(&note(2)), "another instance");
         unasked.forget(1, Some((2, 3)));
+        assert!((unasked.bytes, unasked.edges.len()) == (0, 0));
+        // What came for a rank before it joined may be for it, so that its servers must answer questions.
+        assert!((0..2).all(|edge| refused(&mut unasked, 9, edge).is_empty()));
+        let said: Vec<_> =
+            unasked.refuse_all(1).iter().map(|(to, note)| (*to, note.kind, note.edge)).collect();
+        assert_eq!(said, [(9, NoteKind::Refused, 0), (9, NoteKind::Refused, 1)]);
         assert!((unasked.bytes, unasked.edges.len()) == (0, 0));
     }
 }

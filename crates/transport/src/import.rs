@@ -108,8 +108,14 @@ impl Importer {
         true
     }
 
+    /// Removes a rank whose process is about to end. To reach an ended process again and again would keep the
+    /// other ranks waiting.
+    pub fn remove_rank(&mut self, rank: u32) {
+        self.ranks.remove(&rank);
+    }
+
     /// Whether a rank's memory is out of reach, because a read or write of it has failed, or because the rank
-    /// was never added.
+    /// was not added or has been removed.
     pub fn is_lost(&self, rank: u32) -> bool {
         self.lost.contains(&rank) || !self.ranks.contains_key(&rank)
     }
@@ -512,6 +518,21 @@ mod tests {
         assert!(importer.write(0, &[(range, 0, 64)], other.span()));
         settle(&mut importer);
         assert!(!importer.is_lost(0) && memory.to_vec() == other.to_vec());
+    }
+
+    /// Goal: nothing waits for a rank that has parted, although its process has ended.
+    #[test]
+    fn nothing_waits_for_a_rank_that_has_parted() {
+        let (exporter, mut importer, _segment) = pair();
+        let memory = Block::new(64);
+        let range = exporter.export(memory.span()).unwrap();
+        assert!(importer.write(0, &[(range, 0, 64)], pattern(64).span()));
+        importer.remove_rank(0);
+        drop(exporter);
+        importer.start_settling();
+        assert!(importer.is_settled() && importer.is_lost(0), "it waits for writes to the rank");
+        importer.announce(0);
+        assert!(!importer.write(0, &[(range, 0, 64)], pattern(64).span()));
     }
 
     /// Goal: ranks see a heartbeat while the importer waits for another rank that does not answer.

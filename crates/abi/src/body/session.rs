@@ -91,6 +91,7 @@ extern "C" fn at_exit() {
         && let Some(job) = guard.parked.take_if(|job| job.membership.is_here())
     {
         guard.job = Some(job);
+        guard.job().part_from_dpu();
         leave_job(&mut guard);
     }
 }

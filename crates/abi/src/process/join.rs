@@ -22,8 +22,11 @@ use transport::route::Reach;
 use transport::shm::Allocator;
 use transport::{route_fabric, route_shm};
 
-/// The longest time for which a rank waits for its proxy on another computer.
+/// The longest time for which a rank waits for its proxy on another computer to take it in.
 const JOIN: Duration = Duration::from_secs(20);
+/// The longest time for which a rank waits for its proxy on another computer to let it go. After this time
+/// the proxy gives up what it cannot reach.
+const PART: Duration = Duration::from_secs(5);
 
 impl Process {
     /// Joins the job at the first MPI_Init or MPI_Session_init. At a later one, takes back the state of the
@@ -155,20 +158,36 @@ impl JobState {
         let announced = move || executor::proxy::announced(segment.rank(rank));
         let exporter = Exporter::open(segment, &route_fabric::ProviderChoice::of(settings), announced)?;
         self.coll.executor().join_remote_proxy(Box::new(exporter));
-        let started = Instant::now();
-        while !self.coll.executor().is_welcome() {
-            self.exchange_proxy_notes();
-            if started.elapsed() > JOIN {
-                eprintln!(
-                    "Outboard: rank {} has had no answer of its proxy on another computer for {} s (--dpu-hostfile): it goes on without",
-                    self.membership.rank,
-                    JOIN.as_secs()
-                );
-                self.coll.executor().fence();
-            }
-            std::thread::sleep(Duration::from_micros(100));
+        if !self.await_proxy(JOIN, Executor::is_welcome) {
+            eprintln!(
+                "Outboard: rank {} has had no answer of its proxy on another computer for {} s (--dpu-hostfile): it goes on without",
+                self.membership.rank,
+                JOIN.as_secs()
+            );
+            self.coll.executor().fence();
         }
         Ok(())
+    }
+
+    /// Has the proxy of this rank let it go, if the proxy runs on another computer. The process is about to
+    /// end, and a proxy that still wrote to its memory would wait for an answer.
+    pub(crate) fn part_from_dpu(&mut self) {
+        self.coll.executor().part_from_remote_proxy();
+        self.await_proxy(PART, Executor::has_parted);
+    }
+
+    /// Exchanges notes (fixed-size messages) with this rank's proxy on another computer until `done` returns
+    /// true. Returns false if that has taken as long as `most`.
+    fn await_proxy(&mut self, most: Duration, done: impl Fn(&Executor) -> bool) -> bool {
+        let started = Instant::now();
+        while !done(self.coll.executor()) {
+            if started.elapsed() > most {
+                return false;
+            }
+            self.exchange_proxy_notes();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        true
     }
 }
 

@@ -59,6 +59,21 @@ impl Executor {
         self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome || segment.is_gone(remote.endpoint))
     }
 
+    /// Tells this rank's proxy on another computer that the rank's process is about to end. The rank then
+    /// calls `exchange` until `has_parted` returns true.
+    pub fn part_from_remote_proxy(&mut self) {
+        if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
+            self.send_note(proxy, NoteKind::Part, (0, 0), 0, Vec::new());
+        }
+    }
+
+    /// Whether no proxy on another computer uses this rank's memory: it has answered
+    /// `part_from_remote_proxy` or has ended, or the rank has no such proxy.
+    pub fn has_parted(&self) -> bool {
+        let segment = &self.reach.segment;
+        self.remote_proxy.as_ref().is_none_or(|remote| segment.is_gone(remote.endpoint))
+    }
+
     /// Whether a note (a fixed-size message) to the rank's proxy on another computer waits to be sent. The
     /// rank must send it before it returns to the MPI program.
     #[inline]
@@ -143,12 +158,13 @@ impl Executor {
         }
     }
 
-    /// Acts on the notes (messages) that have come from the proxy on another computer. Their only kind is
-    /// `Welcome`, which answers this rank's announcement.
+    /// Acts on the notes (messages) that have come from the proxy on another computer. `Welcome`: the rank
+    /// has joined. `Parted`: the proxy uses this rank's memory no more.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {
                 (Some(remote), NoteKind::Welcome) if from == remote.endpoint => remote.is_welcome = true,
+                (Some(remote), NoteKind::Parted) if from == remote.endpoint => self.remote_proxy = None,
                 _ => telemetry::count(telemetry::Counter::NetRefused, 1),
             }
         }

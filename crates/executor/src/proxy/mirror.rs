@@ -30,10 +30,11 @@ impl Proxy {
                 if !imported.add_rank(rank, &name, heartbeat) {
                     return None;
                 }
-                self.forget(rank);
-                self.reach.segment.rank(rank).set_state(State::Running);
-                let answer = Note::of_instance(NoteKind::Welcome, from, 0, 0, 0);
-                self.far.notes_out.push_back((from, answer, Vec::new()));
+                self.renew(rank, State::Running, NoteKind::Welcome);
+            }
+            NoteKind::Part => {
+                imported.remove_rank(rank);
+                self.renew(rank, State::Finalized, NoteKind::Parted);
             }
             NoteKind::Submit => {
                 let submission = Submission::read(words)?;
@@ -83,14 +84,24 @@ impl Proxy {
         Some(())
     }
 
-    /// Forgets a rank's operations and schedules, and the bytes that came before the rank's receives asked
-    /// for them.
+    /// Forgets what a rank has started, sets its state, and answers it by a note of kind `answer`.
+    fn renew(&mut self, rank: LocalRank, state: State, answer: NoteKind) {
+        self.forget(rank);
+        self.reach.segment.rank(rank).set_state(state);
+        let note = Note::of_instance(answer, rank.peer(), 0, 0, 0);
+        self.far.notes_out.push_back((rank.peer(), note, Vec::new()));
+    }
+
+    /// Forgets a rank's operations and schedules. Peers may have sent it bytes before it has joined, and
+    /// earlier ones may have sent some to an earlier process with its number: they are to send them again if
+    /// it asks.
     fn forget(&mut self, rank: LocalRank) {
         self.runs.retain(|run| run.rank != rank);
         self.idle.retain(|&(owner, _), _| owner != rank);
         self.plans.retain(|&(owner, _), _| owner != rank);
         self.far.server.owned.retain(|(owner, ..)| *owner != rank.peer());
-        self.far.unasked.forget(rank.peer(), None);
+        let refused = self.far.unasked.refuse_all(rank.peer());
+        self.far.outbox.extend(refused);
         self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
     }
 

@@ -326,7 +326,7 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     let bytes_max = *[64, 100, 1000, 16 << 10].choose(rng).unwrap();
     let mut packets = Packets { bytes_max, ..Packets::default() };
     // The endpoints of dead proxies, and the nodes that do not know of the death.
-    let mut unheard: Vec<(usize, u32)> = vec![];
+    let mut unheard = vec![];
     let mut members: Vec<u32> = (0..size as u32).collect();
     members.shuffle(rng);
     let members: Arc<[u32]> = members.into();
@@ -379,14 +379,24 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
                     }
                     false
                 });
+                let coming = waiting.iter().map(|&(_, me)| members[me]);
+                part(job, rank, coming.chain(running.iter().map(|started| started.rank)));
             }
             5..7 => network
                 .step(rng, |rank| &mut jobs[node_of[rank as usize] as usize].ranks[rank as usize].executor),
             _ => turn_node(&mut jobs, &mut packets, &mut unheard, rng),
         }
     }
-    let left: Vec<_> = running.iter().map(|started| (started.rank, &cases[started.case])).collect();
-    panic!("the job hangs: {left:?}");
+    panic!("the job hangs: {:?}", running.iter().map(|it| (it.rank, &cases[it.case])).collect::<Vec<_>>());
+}
+
+/// Lets a rank part from its proxy on another computer once the rank is not among those that have `busy`
+/// operations. Others may still wait for confirmations from its proxy.
+fn part(job: &mut Job, rank: u32, mut busy: impl Iterator<Item = u32>) {
+    let executor = &mut job.ranks[rank as usize].executor;
+    if busy.all(|it| it != rank) && executor.is_quiet() && !executor.has_parted() {
+        executor.part_from_remote_proxy();
+    }
 }
 
 /// Draws which node each rank is on. Returns a random configuration, the node of each rank, and the part of

@@ -147,6 +147,10 @@ impl Import for ProxyMemory {
         name == b"memory"
     }
 
+    fn remove_rank(&mut self, rank: u32) {
+        self.met.remove(&rank);
+    }
+
     fn is_lost(&self, rank: u32) -> bool {
         self.lost.contains(&rank) || !self.met.contains(&rank)
     }
