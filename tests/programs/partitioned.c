@@ -92,6 +92,32 @@ static void partial(void)
     MPI_Request_free(&recv);
 }
 
+/* When MPI_Parrived has found all of many partitions, MPI_Test finds the message. */
+static void complete(void)
+{
+    enum { PARTS = 150, EACH = 2000 };
+    int *out = grab(PARTS * EACH * sizeof(int)), *in = grab(PARTS * EACH * sizeof(int)), flag;
+    MPI_Request send, recv;
+    MPI_Psend_init(out, PARTS, EACH, MPI_INT, to, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &send);
+    MPI_Precv_init(in, PARTS, EACH, MPI_INT, from, 8, MPI_COMM_WORLD, MPI_INFO_NULL, &recv);
+    for (int round = 0; round < 2; round++) {
+        fill(out, PARTS * EACH, rank, round);
+        MPI_Start(&recv);
+        MPI_Start(&send);
+        MPI_Pready_range(0, PARTS - 1, send);
+        for (int i = 0; i < PARTS; i++) do MPI_Parrived(recv, i, &flag); while (!flag);
+        MPI_Test(&recv, &flag, MPI_STATUS_IGNORE);
+        EQUAL(!!flag, 1, "a message of which all partitions have arrived");
+        FILLED(in, PARTS * EACH, from, round);
+        MPI_Wait(&recv, MPI_STATUS_IGNORE);
+        MPI_Wait(&send, MPI_STATUS_IGNORE);
+    }
+    MPI_Request_free(&send);
+    MPI_Request_free(&recv);
+    free(out);
+    free(in);
+}
+
 /* The receiver waits for another operation, and its partitions must make progress all the same. */
 static void elsewhere(void)
 {
@@ -205,6 +231,7 @@ int main(int argc, char **argv)
     int counts[][3] = {{4, 8, 0}, {1, 1, 1}, {4, 4, 400}, {6, 4, 1200}, {1, 8, 80000}, {8, 1, 80000}, {3, 7, 210000}, {100, 10, 1000}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) ring(i % 2 ? comm : MPI_COMM_WORLD, counts[i][0], counts[i][1], counts[i][2]);
     partial();
+    complete();
     elsewhere();
     order();
     MPI_Barrier(MPI_COMM_WORLD);

@@ -120,8 +120,8 @@ fn arrived(guard: &mut Guard, request: Handle, partition: i32) -> Result<bool> {
     let arrived = |process: &mut Process| {
         let over = process.peek(request)?;
         let JobState { requests, p2p, coll, .. } = process.job();
-        let work = requests.get(request)?.work.as_ref();
-        let arrived = match work.map(Work::inner) {
+        let mut work = requests.get_mut(request)?.work.as_mut();
+        let arrived = match work.as_deref_mut().map(Work::inner_mut) {
             Some(Work::Partitioned(parts)) => parts.has_arrived(p2p, coll, partition),
             _ => over,
         };

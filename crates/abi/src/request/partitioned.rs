@@ -232,25 +232,9 @@ impl PartitionedStart {
             self.trace_arrivals(p2p, coll);
         }
         // The last partition mostly ends last, so one look is enough while any partition is under way.
-        while let Some((partition, transfer)) = self.open.last()
-            && let (carried, Some((bytes, error))) = (transfer.carried(coll), transfer.take(p2p, coll))
-        {
-            self.carried = sum(self.carried, carried);
-            if !self.made.sends {
-                self.done[*partition as usize] = true;
-                self.left -= 1;
-                self.bytes += bytes;
-                // A proxy may have ended the partition since `trace_arrivals`. Without a trace the list is
-                // empty.
-                if let Some(traced) = self.traced.get_mut(*partition as usize)
-                    && !std::mem::replace(traced, true)
-                {
-                    self.made.trace("arrived", self.start, *partition, self.made.heading.get());
-                }
-            }
-            self.error = self.error.take().or(error);
-            self.open.pop();
-        }
+        while let Some(last) = self.open.len().checked_sub(1)
+            && self.close(last, p2p, coll)
+        {}
         if self.heading_ticket.is_some() || self.left > 0 || !self.open.is_empty() {
             return None;
         }
@@ -261,6 +245,29 @@ impl PartitionedStart {
             _ => Completion::EMPTY.status,
         };
         Some(Completion { status, error, generalized: None })
+    }
+
+    /// Takes the partition at index `at` of `open` out of it if it is over. Returns whether it was.
+    fn close(&mut self, at: usize, p2p: &mut P2p, coll: &mut Coll) -> bool {
+        let (partition, transfer) = self.open[at];
+        let (carried, Some((bytes, error))) = (transfer.carried(coll), transfer.take(p2p, coll)) else {
+            return false;
+        };
+        self.open.remove(at);
+        self.carried = sum(self.carried, carried);
+        if !self.made.sends {
+            self.done[partition as usize] = true;
+            self.left -= 1;
+            self.bytes += bytes;
+            // A proxy may have ended the partition since `trace_arrivals`. Without a trace the list is empty.
+            if let Some(traced) = self.traced.get_mut(partition as usize)
+                && !std::mem::replace(traced, true)
+            {
+                self.made.trace("arrived", self.start, partition, self.made.heading.get());
+            }
+        }
+        self.error = self.error.take().or(error);
+        true
     }
 
     /// Starts to receive each partition of the sender. A partition that goes beyond the buffer's end fails
@@ -373,14 +380,16 @@ impl PartitionedStart {
         self.heading_ticket.is_some() && !self.made.sends
     }
 
-    /// Whether partition `at` of the sender has arrived at this receiver. A receiver has started all
-    /// partitions, in the order of their numbers.
-    fn is_here(&self, p2p: &P2p, coll: &Coll, at: usize) -> bool {
-        self.done[at] || self.open.get(at).is_some_and(|(_, transfer)| transfer.is_over(p2p, coll))
+    /// Whether partition `at` of the sender has arrived. Closes one that has: only so many instances may be
+    /// over before the sender's host has confirmed, and what MPI_Parrived has found must stay true. In `open`
+    /// the partitions are in the order of their numbers.
+    fn is_here(&mut self, p2p: &mut P2p, coll: &mut Coll, at: usize) -> bool {
+        let find = |open: &[(u32, Transfer)]| open.binary_search_by_key(&at, |(number, _)| *number as usize);
+        self.done[at] || find(&self.open).is_ok_and(|index| self.close(index, p2p, coll))
     }
 
     /// Whether all partitions of the sender that overlap the receiver's partition `partition` have arrived.
-    pub(crate) fn has_arrived(&self, p2p: &P2p, coll: &Coll, partition: u32) -> bool {
+    pub(crate) fn has_arrived(&mut self, p2p: &mut P2p, coll: &mut Coll, partition: u32) -> bool {
         let Some(heading) = self.made.heading.get().filter(|_| self.heading_ticket.is_none()) else {
             return false;
         };
@@ -393,8 +402,10 @@ impl PartitionedStart {
         let first = (from / theirs) as usize;
         let end = (to.div_ceil(theirs) as usize).max(first + 1);
         // A partition beyond the end of the message is here once all of the message has arrived.
-        self.done.get(first..end.min(self.done.len())).map_or(self.left == 0, |_| {
-            (first..end.min(self.done.len())).all(|at| self.is_here(p2p, coll, at))
-        })
+        let mut range = first..end.min(self.done.len());
+        match self.done.get(range.clone()) {
+            None => self.left == 0,
+            Some(_) => range.all(|at| self.is_here(p2p, coll, at)),
+        }
     }
 }

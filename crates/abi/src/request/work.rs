@@ -258,6 +258,15 @@ impl Work {
         }
     }
 
+    /// Returns the operation like `inner`, to be changed.
+    pub(crate) fn inner_mut(&mut self) -> &mut Work {
+        match self {
+            Work::Staged(work, _) => work.inner_mut(),
+            Work::Timed(timed) => timed.work.inner_mut(),
+            work => work,
+        }
+    }
+
     /// Gives this operation a record for the statistics and the trace, which ends when the operation is over.
     pub(crate) fn follow(&mut self, operation: Option<Box<TimedOperation>>, coll: &Coll) {
         let Some(mut operation) = operation else { return };
