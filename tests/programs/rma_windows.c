@@ -148,6 +148,19 @@ static void shared(int contiguous)
     MPI_Comm_free(&host);
 }
 
+/* The lowest rank with memory is shown, or no memory where that rank is on another host (MPI 5.0, section 12.2.3). */
+static void lowest(void)
+{
+    char *mine, *seen;
+    MPI_Aint bytes;
+    int unit;
+    MPI_Win win;
+    MPI_Win_allocate(10 * rank, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &seen);
+    CHECK(bytes == 0 || bytes == 10, "the memory of rank 1 has %ld bytes", (long)bytes);
+    MPI_Win_free(&win);
+}
+
 /* The error code of an operation. For a target on another host the flush returns it. */
 static int told(int code, int target, MPI_Win win)
 {
@@ -313,6 +326,7 @@ int main(int argc, char **argv)
     objects();
     shared(1);
     shared(0);
+    lowest();
     attached();
     errors();
     return end();

@@ -498,6 +498,16 @@ impl Window {
         }
     }
 
+    /// Returns the lowest rank that has memory in the window, on this host or on another. None if there is
+    /// none.
+    pub fn first_with_memory(&self) -> Option<i32> {
+        let bytes = |member: &WindowMember| match &member.host {
+            MemberHost::Own(target) => target.bytes,
+            MemberHost::Other(far) => far.bytes,
+        };
+        self.members.iter().position(|member| bytes(member) > 0).map(|rank| rank as i32)
+    }
+
     /// Returns the size of a member's memory, its displacement unit, and its address in this process, for
     /// MPI_Win_shared_query. None if this process cannot address the memory.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {

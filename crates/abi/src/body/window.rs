@@ -449,14 +449,9 @@ pub fn win_shared_query(
     if window.flavor == Flavor::Dynamic {
         fail!(Class::RmaFlavor, "a window of MPI_Win_create_dynamic has no memory to show");
     }
-    let found = if rank == c::PROC_NULL {
-        let shown = (0..window.size() as i32).filter_map(|rank| window.mapped(rank).ok().flatten());
-        let mut shown = shown.collect::<Vec<_>>().into_iter();
-        let first = shown.clone().next().map(|first| (0, first.1, first.2));
-        shown.find(|shown| shown.0 > 0).or(first)
-    } else {
-        window.mapped(rank)?
-    };
+    // The lowest rank with memory may be on another host: then nothing is shown, as for any rank there.
+    let shown = if rank == c::PROC_NULL { window.first_with_memory().unwrap_or(0) } else { rank };
+    let found = window.mapped(shown)?;
     let (bytes, unit, address) = found.unwrap_or((0, 1, 0));
     // Memory of no bytes has no address.
     let address = if bytes > 0 || rank == c::PROC_NULL { address } else { 0 };
