@@ -34,7 +34,7 @@ pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
 
-/// Returns the collective that `facts` name: the facts of a call as a member has published them.
+/// Returns the collective of the call whose facts a member has published as `facts`.
 #[cold]
 pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]

@@ -495,8 +495,8 @@ impl Proxy {
     }
 }
 
-/// Makes a rank look at all its instances. Its proxy, on another computer, has announced that some of them
-/// have ended, have advanced or were returned.
+/// Makes a rank look at all its instances. The rank's exporter calls this when the proxy, on another
+/// computer, has announced that some of them have ended, have advanced or were returned.
 pub fn announced(page: &RankPage) {
     report_state(page, RETURNED);
 }

@@ -89,8 +89,8 @@ impl Texts {
         // SAFETY: the caller's promise.
         unsafe { Texts::strided(from, length, 1, count) }
     }
-    /// Converts `count` CHARACTERs of `length` bytes. Each begins `stride` times `length` bytes behind the
-    /// one before.
+    /// Converts `count` CHARACTERs of `length` bytes, or, if `count` is None, those before the first blank
+    /// one. Each begins `stride` times `length` bytes behind the one before.
     ///
     /// # Safety
     /// `from` holds these texts of `length` bytes, or is MPI_ARGV_NULL.

@@ -135,8 +135,8 @@ impl Lane {
         }
     }
 
-    /// Sets `limits` by the tuning table. If there is no table, sets `is_learning`, so that messages are
-    /// timed.
+    /// Sets the lengths at which the protocol changes (`limits`) by the tuning table. If there is no table,
+    /// sets `is_learning`, so that messages are timed.
     pub(crate) fn limit_by_table(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
         if chooser.offers_short(self.number, self.eager_most) {

@@ -55,8 +55,8 @@ pub(crate) struct Matcher {
     /// source and tag that it accepts.
     pub(crate) posted: Posted<u64>,
     pub(crate) unexpected: Unexpected<UnexpectedMessage>,
-    /// The bytes that have come of messages in pieces that no receive has matched. Such a message is in the
-    /// unexpected queue, or a matched probe has taken it.
+    /// For each message in pieces that no receive has matched yet, the pieces that have come. The message is
+    /// in the unexpected queue, or a matched probe has taken it.
     pub(crate) early: Tickets<EarlyPieces>,
     pub(crate) spares: Spares,
     /// The tickets of receives that read their message in the peer's memory by cross-memory attach.

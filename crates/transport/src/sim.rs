@@ -67,7 +67,8 @@ struct NetworkState {
     /// The packets that each rank has sent to each other rank: from rank `a` to rank `b` at index `a * ranks
     /// + b`.
     rings: Vec<Ring>,
-    /// The packet numbers that each rank keeps for each peer: rank `a` for peer `b` at index `a * ranks + b`.
+    /// The state that numbers and orders the packets between each rank and each peer: that of rank `a` for
+    /// peer `b` at index `a * ranks + b`.
     sequences: Vec<Sequence<Packet>>,
     /// The memory that ranks have exposed to pulls, by keys: for each, the owner's rank, the address and the
     /// length.

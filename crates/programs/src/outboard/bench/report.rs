@@ -177,7 +177,8 @@ pub fn rounds(table: &BenchTable) -> String {
     format!("{} round{}", table.rounds, if table.rounds == 1 { "" } else { "s" })
 }
 
-/// Returns the spread of a summary as text, in percent. Empty if there is no spread.
+/// Returns the spread of a summary, (greatest - least) / median, as text in percent. Empty if the summary has
+/// none.
 pub fn spread(summary: Summary) -> String {
     summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
 }

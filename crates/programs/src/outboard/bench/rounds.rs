@@ -96,7 +96,8 @@ pub struct BenchRow {
 
 /// What runs once in each round of a measure: an MPI with a benchmark, or a loop of bench/limits.c.
 struct Runner<'a> {
-    /// The name of the MPI or loop, for the progress bar and for the names of failed runs.
+    /// The name of the MPI library or of the loop (of bench/limits.c), for the progress bar and for failed
+    /// runs.
     name: &'a str,
     player: &'a Player,
     command: &'a str,
