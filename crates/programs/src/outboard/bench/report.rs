@@ -177,8 +177,7 @@ pub fn rounds(table: &BenchTable) -> String {
     format!("{} round{}", table.rounds, if table.rounds == 1 { "" } else { "s" })
 }
 
-/// Returns the spread of a summary, (greatest - least) / median, as text in percent. Empty if the summary has
-/// none.
+/// Returns the spread of a summary, (greatest - least) / median, in percent. Empty if it has none.
 pub fn spread(summary: Summary) -> String {
     summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
 }
