@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Ranks that share cpus publish on which cpu each of them waits. So a waiting rank yields its cpu only if
-//! another rank can use it, and the ranks spread evenly over the cpus.
+//! Ranks that share cpus publish on which cpu each of them waits. So a rank whose peer waits on another cpu
+//! looks some times before it yields its own, and the ranks spread evenly over the cpus.
 //!
 //! Invariants: what a rank reads about other ranks may be out of date, which costs time only. A rank runs
 //! where the user or the kernel allows, and the kernel may move it at any time.

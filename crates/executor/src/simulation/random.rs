@@ -3,6 +3,7 @@
 //! and proxies, which may die, execute the others.
 
 use super::plans::{KINDS, Plan};
+use super::seeds::seeds;
 use super::{Home, Job};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -304,9 +305,6 @@ fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Bi
     }
 }
 
-/// The seed of a failed run, if that run is to be repeated alone. None runs all seeds.
-const REPLAY: Option<u64> = None;
-
 /// Whether cross-memory attach, by which processes read each other's private memory, works in a job.
 #[derive(Clone, Copy, PartialEq)]
 enum Attach {
@@ -317,20 +315,17 @@ enum Attach {
     OneWay,
 }
 
-/// Runs a random job for every seed. Returns the sums of the executors' counters.
-fn seeds(range: std::ops::Range<u64>, kinds: &[Plan], kill: bool, attach: Attach) -> crate::Counters {
+/// Runs a random job for each seed, `count` of them if the environment does not say how many. Returns the
+/// sums of the executors' counters, or None if there were fewer seeds.
+fn runs(count: u64, kinds: &[Plan], kill: bool, attach: Attach) -> Option<crate::Counters> {
     let mut sum = crate::Counters::default();
-    for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
+    let are_all = seeds(count, |seed| {
         let mut simulation = Simulation::new(seed, kinds, attach == Attach::Forbidden);
         simulation.refuses = attach == Attach::OneWay;
         if simulation.refuses && seed % 2 == 0 {
             simulation.refuse();
         }
-        let run = std::panic::AssertUnwindSafe(|| simulation.run(kill));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("failed with seed {seed}: set REPLAY");
-            std::panic::resume_unwind(panic);
-        }
+        simulation.run(kill);
         for rank in &simulation.job.ranks {
             let counters = rank.executor.counters();
             sum.started += counters.started;
@@ -338,35 +333,32 @@ fn seeds(range: std::ops::Range<u64>, kinds: &[Plan], kill: bool, attach: Attach
             sum.recovered += counters.recovered;
             sum.refused += counters.refused;
         }
-    }
-    sum
+    });
+    eprintln!("{sum:?}");
+    are_all.then_some(sum)
 }
 
 #[test]
 fn operations_of_callers_and_proxies_agree_with_their_definitions() {
-    let counters = seeds(0..400, &KINDS, false, Attach::Works);
-    eprintln!("{counters:?}");
+    let Some(counters) = runs(400, &KINDS, false, Attach::Works) else { return };
     assert!(counters.offloaded > counters.started / 3 && counters.recovered == 0, "{counters:?}");
 }
 
 #[test]
 fn dying_proxies_lose_nothing() {
-    let counters = seeds(1000..1600, &KINDS, true, Attach::Works);
-    eprintln!("{counters:?}");
+    let Some(counters) = runs(600, &KINDS, true, Attach::Works) else { return };
     assert!(counters.recovered > counters.started / 50, "{counters:?}");
 }
 
 #[test]
 fn in_place_allreduce_survives_dying_proxies() {
-    let counters = seeds(2000..2400, &[Plan::Allreduce], true, Attach::Works);
-    eprintln!("{counters:?}");
+    let Some(counters) = runs(400, &[Plan::Allreduce], true, Attach::Works) else { return };
     assert!(counters.recovered > 0, "{counters:?}");
 }
 
 #[test]
 fn without_cross_memory_attach_everything_goes_through_arenas() {
-    let counters = seeds(3000..3200, &KINDS, false, Attach::Forbidden);
-    eprintln!("{counters:?}");
+    let Some(counters) = runs(200, &KINDS, false, Attach::Forbidden) else { return };
     assert!(counters.refused > 0 && counters.offloaded > 0, "{counters:?}");
 }
 
@@ -374,12 +366,11 @@ fn without_cross_memory_attach_everything_goes_through_arenas() {
 /// even if the refusal begins during the operation.
 #[test]
 fn one_way_refusals_of_cross_memory_attach_lose_nothing() {
-    let counters = seeds(4000..4600, &KINDS, false, Attach::OneWay);
-    eprintln!("{counters:?}");
+    let Some(counters) = runs(600, &KINDS, false, Attach::OneWay) else { return };
     assert!(counters.recovered > 0, "proxies give back what they cannot do: {counters:?}");
 }
 
 #[test]
 fn one_way_refusals_and_dying_proxies_lose_nothing() {
-    seeds(5000..5400, &KINDS, true, Attach::OneWay);
+    runs(400, &KINDS, true, Attach::OneWay);
 }
