@@ -358,8 +358,8 @@ impl ImportedMemory {
         }
     }
 
-    /// Writes the `State` word of a record to the rank, which then knows that nothing more is written for
-    /// this instance.
+    /// Writes the `State` word of a record to the rank. After `LOCAL` nothing more is read or written in the
+    /// user's buffers, and after `COMPLETE` nothing of the instance.
     pub fn write_state(&self, rank: LocalRank, at: u64, state: u64) -> Result<(), Fault> {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())
     }
