@@ -86,7 +86,13 @@ class Browser:
         ask yet."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            value = self.run(f"(() => {{ try {{ const value = {script}; return value instanceof Node ? true : value; }} catch {{ return null; }} }})()")
+            try:
+                value = self.run(f"(() => {{ try {{ const value = {script}; return value instanceof Node ? true : value; }} catch {{ return null; }} }})()")
+            except RuntimeError as error:
+                # The page was left while it was asked.
+                if "navigated or closed" not in str(error):
+                    raise
+                value = None
             if value:
                 return value
             time.sleep(0.1)
