@@ -213,6 +213,7 @@ impl Execution {
     /// died or stopped.
     pub fn resume(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
+        self.fetches.iter_mut().for_each(|fetches| fetches.ask_again());
         self.is_void = self.record.fault().is_some_and(Fault::voids);
         self.active.clear();
         for index in 0..self.states.len() {

@@ -48,7 +48,8 @@ struct Fetch {
     /// The server (the sending process) that was asked last, and the number of the question
     /// (`Note::attempt`). None while no question waits for an answer.
     asked: Option<(u32, u32)>,
-    /// Whether the step has asked before, so that its next question is `NoteKind::Again`.
+    /// Whether the step, for this driver or an earlier one, has asked before, so that its next question is
+    /// `NoteKind::Again`.
     has_asked: bool,
     /// Whether the server (the sending process) sends from a copy of the bytes. The sender's operation then
     /// does not wait for this receive.
@@ -104,6 +105,12 @@ impl Fetches {
         self.is_stopped = false;
         self.fetches.fill(Fetch::default());
         self.outgoing.clear();
+    }
+
+    /// Lets the first question of each step be `NoteKind::Again`, which is always answered. Bytes that came
+    /// unasked may have gone to the earlier driver, or were ignored here because they were for its steps.
+    pub(super) fn ask_again(&mut self) {
+        self.fetches.iter_mut().for_each(|fetch| fetch.has_asked = true);
     }
 
     /// Whether a server (a sending process) has confirmed the end, reported a fault or named the rank as the

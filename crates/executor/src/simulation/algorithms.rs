@@ -488,7 +488,8 @@ fn runs(count: u64, hosts: Hosts) -> Option<[u64; 6]> {
 
 #[test]
 fn every_algorithm_agrees_with_the_standard_though_proxies_die() {
-    let Some([recovered, _, _, carried, packets, pulled]) = runs(1500, Hosts::Any) else { return };
+    // Job 1951: what comes unasked goes to a rank whose proxy elsewhere drives the step, and then dies.
+    let Some([recovered, _, _, carried, packets, pulled]) = runs(2000, Hosts::Any) else { return };
     assert!(recovered > 100, "only {recovered} operations were recovered");
     assert!(carried > 2_000, "only {carried} messages went between nodes");
     assert!(packets > 30_000, "only {packets} packets went between nodes");
