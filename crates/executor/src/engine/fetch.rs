@@ -255,11 +255,14 @@ impl Execution {
             }
             (NoteKind::Data | NoteKind::Copied, false) => {
                 fetch.is_copied = note.kind == NoteKind::Copied;
+                // Answers to `Again` may begin with bytes that have come unasked.
                 let start = state.done;
-                let end = start + data.bytes() as u64;
-                if note.offset != start || end > note.total.min(capacity) || !fetch.reads.is_empty() {
+                let end = note.offset.saturating_add(data.bytes() as u64);
+                let is_next = note.offset <= start && (start < end || note.offset == start);
+                if !is_next || end > note.total.min(capacity) || !fetch.reads.is_empty() {
                     return Ok(NoteOutcome::Ignored);
                 }
+                let data = data.slice((start - note.offset) as usize, (end - start) as usize);
                 if self.store_or_fail(step, start, data, reach) {
                     self.received(step, end, note.total, reach)?;
                 }
