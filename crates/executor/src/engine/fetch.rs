@@ -478,9 +478,18 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// Answers a receive's question with a valid answer that `change` has altered. Returns the receive's
-    /// fault, or None, and the number of reads that the answer starts.
+    /// Calls `answer_after` for a receive that has no bytes yet.
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
+        answer_after(0, change)
+    }
+
+    /// Answers a receive's question with a valid answer that `change` has altered, when `done` bytes have come
+    /// since the question. Returns the receive's fault, or None, and the number of reads that the answer
+    /// starts.
+    fn answer_after(
+        done: u64,
+        change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>),
+    ) -> (Option<Fault>, usize) {
         let (mut run, reach) = fixture::broadcast(1, BYTES, 0);
         run.poll(&reach).unwrap();
         let Some(Outgoing::Note { to: mut from, note: asked, .. }) = run.next_outgoing() else {
@@ -496,6 +505,7 @@ mod tests {
         let data = Block::new(bytes.len());
         data.span().write(&bytes);
         let mut reads = VecDeque::new();
+        run.states[note.step as usize].done = done;
         run.take_event(EdgeEvent::Note(from, &note, data.span()), &reach, &mut reads).unwrap();
         let fetches = run.fetches.as_ref().unwrap();
         (fetches.fetches[note.step as usize].fault, reads.len())
@@ -512,13 +522,20 @@ mod tests {
         assert_eq!(answer(|_, note, _| note.attempt += 1), (None, 0), "to another question");
         assert_eq!(answer(|from, _, _| *from += 1), (None, 0), "from somebody else");
         assert_eq!(answer(|_, note, _| note.kind = NoteKind::Known), (None, 0), "nothing is settled");
-        let data = |offset: u64, bytes: usize| {
-            answer(move |_, note, words| {
+        let data_after = |done: u64, offset: u64, bytes: usize| {
+            answer_after(done, move |_, note, words| {
                 (note.kind, note.offset) = (NoteKind::Data, offset);
                 *words = vec![0; bytes / 8];
             })
         };
+        let data = |offset, bytes| data_after(0, offset, bytes);
         assert_eq!(data(8, 16), (None, 0), "a gap before it");
+        assert_eq!(data_after(16, 0, 16), (None, 0), "nothing new");
+        assert_eq!(data_after(16, u64::MAX - 7, 16), (None, 0), "an offset beyond all memory");
+        assert!(
+            matches!(data_after(16, 8, 16).0, Some(Fault::Corrupt { .. })),
+            "the half that is new has no memory"
+        );
         assert_eq!(data(0, BYTES as usize + 8), (None, 0), "more than was asked for");
         assert!(matches!(data(0, 16).0, Some(Fault::Corrupt { .. })), "there is no memory for it");
     }
