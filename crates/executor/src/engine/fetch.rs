@@ -483,8 +483,8 @@ mod tests {
         answer_after(0, change)
     }
 
-    /// Answers a receive's question with a valid answer that `change` has altered, when `done` bytes have come
-    /// since the question. Returns the receive's fault, or None, and the number of reads that the answer
+    /// Answers a receive's question with a valid answer that `change` has altered, when `done` bytes have
+    /// come since the question. Returns the receive's fault, or None, and the number of reads that the answer
     /// starts.
     fn answer_after(
         done: u64,
